@@ -1,0 +1,61 @@
+"""The delta contract: a relation's columns by position, `_0`, `_1`, ..., and `_weight`.
+
+    +n  the row was inserted n times        -n  it was deleted n times        0  nothing happened to it
+
+A delta is a DataFrame between stages and an Arrow table inside one. Rows with equal columns may come
+in any order and any number; only the sum of their weights has a meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+WEIGHT = "_weight"
+SHARD = "_shard"
+
+Indices = npt.NDArray[np.int64]
+
+
+def column(position: int) -> str:
+    return f"_{position}"
+
+
+def group_ids(keys: pa.Array | pa.ChunkedArray) -> tuple[Indices, pa.Array]:
+    """Number equal keys alike: for each row its group, and each group's key in order of first appearance."""
+    if isinstance(keys, pa.ChunkedArray):
+        keys = keys.combine_chunks()
+    encoded = keys.dictionary_encode()
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary
+
+
+def sum_by(ids: Indices, groups: int, weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Exact integer sums of weights per group."""
+    totals = np.zeros(groups, dtype=np.int64)
+    np.add.at(totals, ids, weights)
+    return totals
+
+
+def firsts(ids: Indices, groups: int) -> Indices:
+    """For each group the index of one of its rows."""
+    first = np.empty(groups, dtype=np.int64)
+    first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
+    return first
+
+
+def matches(left: Indices, right: Indices, groups: int) -> tuple[Indices, Indices]:
+    """All pairs (i, j) with left[i] == right[j], as two index arrays: an equi-join on group numbers."""
+    order = np.argsort(right, kind="stable")
+    counts = np.bincount(right, minlength=groups)
+    starts = np.concatenate(([0], np.cumsum(counts)[:-1])) if groups else np.zeros(0, dtype=np.int64)
+    per_left = counts[left]
+    left_index = np.repeat(np.arange(len(left)), per_left)
+    within = np.arange(per_left.sum()) - np.repeat(np.cumsum(per_left) - per_left, per_left)
+    return left_index, order[np.repeat(starts[left], per_left) + within]
+
+
+def concat(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    return pa.concat_tables([t.cast(schema) for t in tables]) if tables else schema.empty_table()

@@ -1,0 +1,144 @@
+"""Arrangements of rows: a relation in a shard, sorted by chosen columns.
+
+    group (the chosen columns), row identity  →  weight, row
+
+The identity is the relation's own key where it has one, else a digest of the row. All rows of a group
+stand together, so that a join or an aggregate reads them with one seek.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace import types
+from tailrace.delta import WEIGHT, column
+from tailrace.errors import Corrupt
+from tailrace.maintain.sinks import net_rows, positional
+from tailrace.maintain.stage import Before, sorted_writes
+from tailrace.store.base import Write
+from tailrace.store.clip import PART, clip, digest
+from tailrace.store.keys import KeyCodec
+from tailrace.store.rows import RowCodec
+from tailrace.store.shards import prefix_range
+from tailrace.types import Column
+
+_WEIGHT = struct.Struct("<q")
+
+
+def join_bytes(left: pa.LargeBinaryArray, right: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    return pc.binary_join_element_wise(left, right, pa.scalar(b"", pa.large_binary()))
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """One arrangement of a relation with these columns, sorted by the columns at `by`."""
+
+    state: int
+    columns: tuple[Column, ...]
+    key: tuple[int, ...] | None
+    by: tuple[int, ...]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return positional(self.columns)
+
+    @cached_property
+    def _rows(self) -> RowCodec:
+        return RowCodec(self.schema)
+
+    @cached_property
+    def _groups(self) -> KeyCodec:
+        return KeyCodec([types.arrow(self.columns[p].type) for p in self.by])
+
+    @cached_property
+    def _rest(self) -> tuple[int, ...] | None:
+        """Key columns that the group does not say already; None without a key."""
+        return None if self.key is None else tuple(p for p in self.key if p not in self.by)
+
+    @property
+    def single(self) -> bool:
+        """Whether a group has one row at most, so that a lookup is a get and not a scan."""
+        return self._rest == ()
+
+    def groups(self, table: pa.Table) -> pa.LargeBinaryArray:
+        """The group of each row, as the arrangement sorts it."""
+        return clip(self._groups.encode([table.column(column(p)) for p in self.by], table.num_rows), PART)
+
+    def net(self, delta: pa.Table) -> Net:
+        """The delta with what cancels out left away: all that the arrangement has to do with."""
+        rows = self._rows.encode(delta.select(self.schema.names))
+        picked, weights = net_rows(rows, delta.column(WEIGHT))
+        kept = delta.select(self.schema.names).take(pa.array(picked))
+        return Net(kept, rows.take(pa.array(picked)), weights, self.groups(kept))
+
+    def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
+        """Where each row stands: its group, then its identity."""
+        if self._rest is None:
+            identities = pa.array([digest(r) for r in net.rows.to_pylist()], pa.large_binary())
+        else:
+            codec = KeyCodec([types.arrow(self.columns[p].type) for p in self._rest])
+            columns = [net.table.column(column(p)) for p in self._rest]
+            identities = clip(codec.encode(columns, net.table.num_rows), PART)
+        return join_bytes(net.groups, identities)
+
+    def writes(self, net: Net, keys: pa.LargeBinaryArray, before: Before) -> Write:
+        """What the entries of the delta's rows become."""
+        listed = keys.to_pylist()
+        if self.key is not None:
+            return self._keyed_writes(listed, net)
+        olds = before.get_many(self.state, listed)
+        news: list[bytes | None] = []
+        for key, row, change in zip(listed, net.rows.to_pylist(), net.weights.tolist(), strict=True):
+            old = olds.get(key)
+            total = (_WEIGHT.unpack_from(old)[0] if old else 0) + change
+            if total < 0:
+                raise Corrupt(where=f"state {self.state}", reason="a row was taken away more often than added")
+            news.append(_WEIGHT.pack(total) + row if total else None)
+        return sorted_writes(self.state, keys, news, [olds.get(k) for k in listed])
+
+    def _keyed_writes(self, keys: list[bytes], net: Net) -> Write:
+        """With a key, what the delta takes away is what was there: no need to read it."""
+        one = _WEIGHT.pack(1)
+        news: dict[bytes, bytes | None] = {}
+        olds: dict[bytes, bytes | None] = {}
+        for key, row, change in zip(keys, net.rows.to_pylist(), net.weights.tolist(), strict=True):
+            (news if change > 0 else olds)[key] = one + row
+        ordered = sorted(news.keys() | olds.keys())
+        return Write(self.state, ordered, [news.get(k) for k in ordered], [olds.get(k) for k in ordered])
+
+    def fetch(self, groups: list[bytes], before: Before) -> Net:
+        """All rows of these groups as they were before the epoch."""
+        found: list[bytes] = []
+        owners: list[bytes] = []
+        if self.single:
+            got = before.get_many(self.state, groups)
+            owners, found = list(got.keys()), list(got.values())
+        else:
+            for group in groups:
+                for _, value in before.scan(self.state, *prefix_range(group)):
+                    owners.append(group)
+                    found.append(value)
+        rows = pa.array([v[8:] for v in found], pa.large_binary())
+        weights = np.frombuffer(b"".join([v[:8] for v in found]), dtype="<i8")
+        table = pa.Table.from_batches([self._rows.decode(rows)])
+        return Net(table, rows, weights, pa.array(owners, pa.large_binary()))
+
+    def survivors(self, group: bytes, gone: set[bytes], before: Before) -> bool:
+        """Whether the group had a row before the epoch whose key is not among `gone`: stops at the first."""
+        return any(key not in gone for key, _ in before.scan(self.state, *prefix_range(group), ahead=2))
+
+
+@dataclass(frozen=True)
+class Net:
+    """Rows of a relation with their encoded rows, weights and groups."""
+
+    table: pa.Table
+    rows: pa.LargeBinaryArray
+    weights: np.ndarray
+    groups: pa.LargeBinaryArray

@@ -1,0 +1,276 @@
+"""From plan nodes to one DataFrame per view, which applies the view's delta when Spark runs it.
+
+Linear operators are Spark's own on the delta. A stateful operator is one stage: its input deltas,
+placed on shards by its key, go through `mapInArrow` once. Rows are shuffled only where the placement
+changes; a small epoch has one partition per branch and no shuffle at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from tailrace import types
+from tailrace.delta import SHARD, WEIGHT, column
+from tailrace.maintain import stage
+from tailrace.maintain.accumulators import Accumulate
+from tailrace.maintain.affected import LIVE, Affected, Outputs
+from tailrace.maintain.arranged import Arranged
+from tailrace.maintain.extremes import Values
+from tailrace.maintain.joins import SIDE, JoinRule, side_column
+from tailrace.maintain.sinks import REPORT_DDL, Sink
+from tailrace.maintain.slots import plan_slots
+from tailrace.maintain.stage import Rule, Work
+from tailrace.plan import arrangements
+from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll
+from tailrace.plan.zones import placement
+from tailrace.source.frames import Range, table_delta
+from tailrace.store.base import TableDef
+
+HASH_OF_NOTHING = 42  # Spark's hash of no columns is its seed
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A delta, and the positions whose hash says in which partition its rows are (None: anywhere)."""
+
+    frame: DataFrame
+    by: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class ViewSink:
+    """A view to apply a delta to."""
+
+    state: int
+    root: Node
+    place: tuple[int, ...]
+
+
+@dataclass
+class Compiler:
+    spark: SparkSession
+    work: Work
+    nodes: int
+    shards: int
+    covered: Range
+    tables: Mapping[int, TableDef]
+    touched: frozenset[int] | None  # ids of tables with changes; None: every table
+    states: Mapping[str, int]
+    small: bool
+
+    def __post_init__(self) -> None:
+        self._deltas: dict[str, Placed | None] = {}
+
+    def sinks(self, views: Sequence[ViewSink]) -> DataFrame | None:
+        """One frame that applies the deltas of all views; None when nothing can have changed."""
+        frames = [f for view in views if (f := self._sink(view)) is not None]
+        return reduce(DataFrame.union, frames) if frames else None
+
+    def _sink(self, view: ViewSink) -> DataFrame | None:
+        delta = self.delta(view.root)
+        if delta is None:
+            return None
+        placed = self._place(delta.frame, [column(p) for p in view.place], delta.by == view.place)
+        return self._run(placed, Sink(view.state, view.root.columns, view.root.key), REPORT_DDL)
+
+    def delta(self, node: Node) -> Placed | None:
+        """The node's delta over the epoch's range; None if none of its tables changed."""
+        if node.fingerprint not in self._deltas:
+            self._deltas[node.fingerprint] = self._delta(node)
+        return self._deltas[node.fingerprint]
+
+    def _delta(self, node: Node) -> Placed | None:
+        match node:
+            case Scan():
+                return self._scan(node, net=True)
+            case Filter():
+                delta = self.delta(node.input)
+                return delta and Placed(delta.frame.where(node.condition), delta.by)
+            case Project():
+                return self._project(node, self.delta(node.input))
+            case UnionAll():
+                deltas = [d for b in node.branches if (d := self.delta(b)) is not None]
+                frames = [d.frame for d in deltas]
+                return Placed(self._merge(frames), None) if deltas else None
+            case Join():
+                return self._join(node)
+            case Aggregate():
+                return self._aggregate(node)
+        raise NotImplementedError(type(node).__name__)
+
+    # linear operators
+
+    def _scan(self, node: Scan, *, net: bool) -> Placed | None:
+        if self.touched is not None and node.table_id not in self.touched:
+            return None
+        frame = table_delta(
+            self.spark, self.work.store, self.nodes, self.tables[node.table_id], node.positions, self.covered,
+            spread=not self.small, net=net,
+        )
+        names = [column(i) for i in range(len(node.positions))]
+        return Placed(frame.selectExpr(*names, f"CAST({WEIGHT} AS BIGINT) AS {WEIGHT}"), placement(node))
+
+    def _project(self, node: Project, delta: Placed | None) -> Placed | None:
+        if delta is None:
+            return None
+        named = [f"{e} AS {column(i)}" for i, e in enumerate(node.expressions)]
+        moved = {int(e[1:]): i for i, e in enumerate(node.expressions) if e[:1] == "_" and e[1:].isdigit()}
+        by = None
+        if delta.by is not None and all(p in moved for p in delta.by):
+            by = tuple(moved[p] for p in delta.by)
+        return Placed(delta.frame.selectExpr(*named, WEIGHT), by)
+
+    def _summable(self, node: Node) -> Placed | None:
+        """A delta that is only going to be summed: rows that cancel out may stay in it."""
+        match node:
+            case Scan():
+                return self._scan(node, net=False)
+            case Filter():
+                delta = self._summable(node.input)
+                return delta and Placed(delta.frame.where(node.condition), delta.by)
+            case Project():
+                return self._project(node, self._summable(node.input))
+        return self.delta(node)
+
+    # stateful operators
+
+    def _join(self, node: Join) -> Placed | None:
+        sides = (node.left, node.right)
+        deltas = [self.delta(side) for side in sides]
+        on = (node.left_on, node.right_on)
+        columns = [c for side in sides for c in side.columns]
+        frames = []
+        for number, delta in enumerate(deltas):
+            if delta is None:
+                continue
+            start = 0 if number == 0 else len(node.left.columns)
+            own = range(start, start + len(sides[number].columns))
+            names = [side_column(0, i) for i in range(len(node.left.columns))]
+            names += [side_column(1, i) for i in range(len(node.right.columns))]
+            row = [
+                f"{column(i - start)} AS {names[i]}" if i in own else f"CAST(NULL AS {columns[i].type}) AS {names[i]}"
+                for i in range(len(columns))
+            ]
+            frame = delta.frame
+            if self._droppable(node, number):
+                for position, safe in zip(on[number], node.null_safe, strict=True):
+                    frame = frame if safe else frame.where(f"{column(position)} IS NOT NULL")
+            shard = self._shard([column(p) for p in on[number]])
+            frames.append(frame.selectExpr(*row, f"CAST({number} AS TINYINT) AS {SIDE}", WEIGHT, shard))
+        if not frames:
+            return None
+        left_key, right_key = arrangements.join_arrangements(node)
+        rule = JoinRule(
+            node.kind,
+            Arranged(self.states[left_key.fingerprint], node.left.columns, node.left.key, node.left_on),
+            Arranged(self.states[right_key.fingerprint], node.right.columns, node.right.key, node.right_on),
+            node.null_safe,
+        )
+        placed = self._shuffle(self._merge(frames))
+        return Placed(self._run(placed, rule), placement(node))
+
+    @staticmethod
+    def _droppable(node: Join, side: int) -> bool:
+        """Whether rows of a side with a NULL key never show in the result."""
+        return node.kind in ("inner", "semi") or (node.kind == "left", node.kind in ("right", "anti"))[1 - side] or (
+            node.kind == "anti" and side == 1
+        )
+
+    def _aggregate(self, node: Aggregate) -> Placed | None:
+        generic = arrangements.is_generic(node)
+        slots, answers = plan_slots(node) if not generic else (None, [])
+        if slots is None:
+            return self._affected(node)
+        raw = bool(slots.floats or slots.values)
+        delta = self.delta(node.input) if raw else self._summable(node.input)
+        if delta is None:
+            return None
+        frame = self._seeded(node, delta.frame)
+        groups = [f"{column(p)} AS {column(i)}" for i, p in enumerate(node.groups)]
+        sums = [f"{sql} AS s{i}" for i, (sql, _) in enumerate(slots.sums)]
+        floats = [f"CAST({column(p)} AS DOUBLE) AS f{i}" for i, p in enumerate(slots.floats)]
+        values = [f"{column(p)} AS x{i}" for i, p in enumerate(slots.values)]
+        frame = frame.selectExpr(*groups, *sums, *floats, *values, WEIGHT)
+        names = [column(i) for i in range(len(node.groups))]
+        if raw:
+            placed = self._place(frame, names, delta.by is not None and delta.by == node.groups)
+        else:
+            totals = [F.expr(f"coalesce(sum(s{i}), 0)").cast(t).alias(f"s{i}") for i, (_, t) in enumerate(slots.sums)]
+            frame = frame.groupBy(*names).agg(F.expr(f"coalesce(sum({WEIGHT}), 0L)").alias(WEIGHT), *totals)
+            placed = frame.selectExpr("*", self._shard(names))
+        columns = node.input.columns
+        accumulators, by_column = arrangements.aggregate_arrangements(node)
+        rule = Accumulate(
+            self.states[accumulators.fingerprint],
+            tuple(columns[p] for p in node.groups),
+            tuple(t for _, t in slots.sums),
+            len(slots.floats),
+            tuple(
+                Values(self.states[by_column[p].fingerprint], columns[p].type, p in slots.ends) for p in slots.values
+            ),
+        )
+        answered = [f"{a} AS {column(len(names) + i)}" for i, a in enumerate(answers)]
+        return Placed(self._run(placed, rule).selectExpr(*names, *answered, WEIGHT), placement(node))
+
+    def _affected(self, node: Aggregate) -> Placed | None:
+        delta = self.delta(node.input)
+        if delta is None:
+            return None
+        rows, outputs = arrangements.generic_arrangements(node)
+        arranged = Arranged(self.states[rows.fingerprint], node.input.columns, node.input.key, node.groups)
+        grouped = [column(p) for p in node.groups]
+        placed = self._place(self._seeded(node, delta.frame), grouped, delta.by == node.groups)
+        frame = self._run(placed, Affected(arranged))
+        if node.input.key is None:
+            frame = frame.withColumn("_copy", F.expr(f"explode(sequence(1L, {WEIGHT}))"))
+        calls = [F.expr(f"{c.sql} FILTER (WHERE {LIVE})").alias(f"a{i}") for i, c in enumerate(node.calls)]
+        frame = frame.groupBy(*grouped).agg(F.expr(f"coalesce(bool_or({LIVE}), false)").alias(LIVE), *calls)
+        names = [column(i) for i in range(len(node.groups))]
+        groups = [f"{p} AS {n}" for p, n in zip(grouped, names, strict=True)]
+        answers = [f"CAST(a{i} AS {c.type}) AS {column(len(names) + i)}" for i, c in enumerate(node.calls)]
+        frame = frame.selectExpr(*groups, *answers, LIVE).selectExpr("*", self._shard(names))
+        rule = Outputs(self.states[outputs.fingerprint], node.columns, len(node.groups))
+        return Placed(self._run(frame, rule), placement(node))
+
+    def _seeded(self, node: Aggregate, frame: DataFrame) -> DataFrame:
+        """A new view without GROUP BY has its one row even if the table is empty: a row of weight 0 brings it."""
+        if node.groups or not self.work.blank:
+            return frame
+        nulls = [f"CAST(NULL AS {c.type}) AS {column(i)}" for i, c in enumerate(node.input.columns)]
+        return self._merge([frame, self.spark.range(1).selectExpr(*nulls, f"0L AS {WEIGHT}")])
+
+    # placement
+
+    def _merge(self, frames: list[DataFrame]) -> DataFrame:
+        if len(frames) == 1:
+            return frames[0]
+        union = reduce(DataFrame.union, frames)
+        return union.coalesce(1) if self.small else union
+
+    def _shard(self, names: Sequence[str]) -> str:
+        if not names:
+            return f"CAST({HASH_OF_NOTHING % self.shards} AS INT) AS {SHARD}"
+        return f"CAST(pmod(hash({', '.join(names)}), {self.shards}) AS INT) AS {SHARD}"
+
+    def _place(self, frame: DataFrame, names: Sequence[str], there: bool) -> DataFrame:
+        frame = frame.selectExpr("*", self._shard(names))
+        return frame if there else self._shuffle(frame)
+
+    def _shuffle(self, frame: DataFrame) -> DataFrame:
+        return frame if self.small else frame.repartitionById(self.shards, F.col(SHARD))
+
+    def _run(self, frame: DataFrame, rule: Rule, schema: str | None = None) -> DataFrame:
+        work = self.work
+
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return stage.run(batches, rule, work)
+
+        if schema is None:
+            schema = ", ".join(f"{f.name} {types.name(f.type)}" for f in rule.output)
+        return frame.mapInArrow(task, schema)

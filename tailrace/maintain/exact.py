@@ -1,0 +1,102 @@
+"""Sums of doubles that can be taken apart again.
+
+    sum = Σ mantissa · 2^exponent        kept as one integer in units of 2^-1127
+
+Adding and subtracting doubles leaves rounding errors behind, which would stay in a view for ever and
+depend on how operations fell into epochs. An integer holds the exact sum, however large the values
+that came and went. NaN and the infinities are counted beside it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import numpy as np
+import numpy.typing as npt
+
+from tailrace.delta import Indices
+
+UNIT = 1127  # the smallest double's mantissa, read as a 53-bit integer, still has an exponent >= -UNIT
+_COUNTS = struct.Struct("<qqqH")
+_LIMBS = 128  # room for the limb number in a code
+_MASK = np.uint64(0xFFFFFFFF)
+
+Exact = tuple[int, int, int, int]  # the finite sum, and how many NaN, +inf and -inf
+ZERO: Exact = (0, 0, 0, 0)
+
+
+def exact_sums(
+    ids: Indices, groups: int, values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]
+) -> dict[int, Exact]:
+    """The exact weighted sum of each group that has values."""
+    finite = np.isfinite(values)
+    sums = _finite_sums(ids[finite], values[finite], weights[finite])
+    special = {
+        1: np.isnan(values),
+        2: np.isposinf(values),
+        3: np.isneginf(values),
+    }
+    totals: dict[int, list[int]] = {g: [s, 0, 0, 0] for g, s in sums.items()}
+    for slot, mask in special.items():
+        for group, weight in zip(ids[mask].tolist(), weights[mask].tolist(), strict=True):
+            totals.setdefault(group, [0, 0, 0, 0])[slot] += weight
+    return {g: (t[0], t[1], t[2], t[3]) for g, t in totals.items()}
+
+
+def _finite_sums(
+    ids: Indices, values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]
+) -> dict[int, int]:
+    """Each double is cut into pieces of 32 bits at fixed positions; pieces are summed as integers."""
+    fractions, exponents = np.frexp(values)
+    mantissas = np.ldexp(fractions, 53).astype(np.int64)
+    shifts = exponents.astype(np.int64) - 53 + UNIT
+    limbs, bits = shifts >> 5, (shifts & 31).astype(np.uint64)
+    signed = np.sign(mantissas) * weights
+    size = np.abs(mantissas).astype(np.uint64)
+    low, high = (size & _MASK) << bits, (size >> np.uint64(32)) << bits
+    pieces = (low & _MASK, (low >> np.uint64(32)) + (high & _MASK), high >> np.uint64(32))
+    codes = np.concatenate([ids * _LIMBS + limbs + i for i in range(3)])
+    amounts = np.concatenate([p.astype(np.int64) * signed for p in pieces])
+    distinct, inverse = np.unique(codes, return_inverse=True)
+    totals = np.zeros(len(distinct), dtype=np.int64)
+    np.add.at(totals, inverse, amounts)
+    sums: dict[int, int] = {}
+    for code, total in zip(distinct.tolist(), totals.tolist(), strict=True):
+        group, limb = divmod(code, _LIMBS)
+        sums[group] = sums.get(group, 0) + (total << (32 * limb))
+    return sums
+
+
+def add(left: Exact, right: Exact) -> Exact:
+    return (left[0] + right[0], left[1] + right[1], left[2] + right[2], left[3] + right[3])
+
+
+def to_bytes(value: Exact) -> bytes:
+    """Counts, then the integer without its trailing zero bytes."""
+    if value == ZERO:
+        return b""
+    total, *counts = value
+    zeros = ((total & -total).bit_length() - 1) // 8 if total else 0
+    total >>= 8 * zeros
+    return _COUNTS.pack(*counts, zeros) + total.to_bytes(total.bit_length() // 8 + 1, "little", signed=True)
+
+
+def from_bytes(data: bytes) -> Exact:
+    if not data:
+        return ZERO
+    nan, positive, negative, zeros = _COUNTS.unpack_from(data)
+    return int.from_bytes(data[_COUNTS.size :], "little", signed=True) << (8 * zeros), nan, positive, negative
+
+
+def to_double(value: Exact) -> float:
+    """The nearest double of the exact sum, as IEEE arithmetic treats NaN and infinities."""
+    total, nan, positive, negative = value
+    if nan or (positive and negative):
+        return math.nan
+    if positive or negative:
+        return math.inf if positive else -math.inf
+    try:
+        return total / (1 << UNIT)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf

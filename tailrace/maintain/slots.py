@@ -1,0 +1,96 @@
+"""What an aggregate's calls need stored, and how their answers are had from it.
+
+    SUM(x)  = s if c > 0        s = Σ x · weight      c = Σ weight where x is not NULL
+    AVG(x)  = s / c             COUNT(x) = c          COUNT(*) = n
+    MIN(x)  = lo                MAX(x) = hi           COUNT(DISTINCT x) = d
+
+Contributions are Spark SQL over the input row, answers Spark SQL over the stored numbers: types, rounding
+and overflow are Spark's. Two calls that need the same number share it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tailrace.plan.nodes import Aggregate, Call
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+WIDE = 28  # decimal digits beyond which Spark's own sum can overflow: such calls go by affected groups
+AVERAGED = 18  # decimal digits up to which sum / count keeps every digit that Spark's AVG shows
+
+
+@dataclass
+class Slots:
+    """Numbers to store for one aggregate: SQL of the contributions, columns to keep values of, answers."""
+
+    node: Aggregate
+    sums: list[tuple[str, str]] = field(default_factory=list)
+    floats: list[int] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
+    ends: set[int] = field(default_factory=set)
+
+    def answers(self) -> list[str]:
+        return [f"CAST({self._answer(call)} AS {call.type})" for call in self.node.calls]
+
+    def _answer(self, call: Call) -> str:
+        name = {"mean": "avg"}.get(call.function, call.function)
+        if name == "count" and not call.args:
+            return "n"
+        if call.distinct and name == "count":
+            return f"d{self._value(call.args[0], ends=False)}"
+        if name in ("min", "max"):
+            return f"{'lo' if name == 'min' else 'hi'}{self._value(call.args[0], ends=True)}"
+        if name == "count_if":
+            return self._sum(f"CASE WHEN _{call.args[0]} THEN _weight ELSE 0L END", "bigint")
+        counted = self._count(call.args)
+        if name == "count":
+            return counted
+        total = self._total(call.args[0], average=name == "avg")
+        if name == "sum":
+            return f"CASE WHEN {counted} > 0 THEN {total} END"
+        found = _DECIMAL.fullmatch(self._type(call.args[0]))
+        if found:
+            total = f"CAST({total} AS DECIMAL({int(found[1]) + 10},{found[2]}))"
+            return f"CASE WHEN {counted} > 0 THEN {total} / CAST({counted} AS DECIMAL(20,0)) END"
+        return f"CASE WHEN {counted} > 0 THEN CAST({total} AS DOUBLE) / {counted} END"
+
+    def _type(self, position: int) -> str:
+        return self.node.input.columns[position].type
+
+    def _sum(self, sql: str, kind: str) -> str:
+        if (sql, kind) not in self.sums:
+            self.sums.append((sql, kind))
+        return f"s{self.sums.index((sql, kind))}"
+
+    def _count(self, args: tuple[int, ...]) -> str:
+        there = " AND ".join(f"_{a} IS NOT NULL" for a in args)
+        return self._sum(f"CASE WHEN {there} THEN _weight ELSE 0L END", "bigint")
+
+    def _total(self, position: int, *, average: bool) -> str:
+        kind, column = self._type(position), f"_{position}"
+        if found := _DECIMAL.fullmatch(kind):
+            times = f"CAST({column} * CAST(_weight AS DECIMAL(9,0)) AS DECIMAL(38,{found[2]}))"
+            signed = f"CASE WHEN _weight = 1 THEN {column} WHEN _weight = -1 THEN -{column} ELSE {times} END"
+            return self._sum(f"CAST({signed} AS DECIMAL(38,{found[2]}))", f"decimal(38,{found[2]})")
+        if kind in INTEGERS:
+            if average and kind == "bigint":  # Spark averages these as doubles, which do not overflow
+                exact = f"CAST(CAST({column} AS DECIMAL(19,0)) * CAST(_weight AS DECIMAL(19,0)) AS DECIMAL(38,0))"
+                return self._sum(exact, "decimal(38,0)")
+            return self._sum(f"CAST({column} AS BIGINT) * _weight", "bigint")
+        if position not in self.floats:
+            self.floats.append(position)
+        return f"f{self.floats.index(position)}"
+
+    def _value(self, position: int, *, ends: bool) -> int:
+        if position not in self.values:
+            self.values.append(position)
+        if ends:
+            self.ends.add(position)
+        return self.values.index(position)
+
+
+def plan_slots(node: Aggregate) -> tuple[Slots, list[str]]:
+    slots = Slots(node)
+    return slots, slots.answers()

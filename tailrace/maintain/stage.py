@@ -1,0 +1,116 @@
+"""A stage: the one place where Spark meets the shards.
+
+    delta in ──► split by shard ──► rule.step(delta, shard before the epoch) ──► delta out
+                                              └──► writes ──► shard.apply(epoch)
+
+A rule is a pure function of its input and of the shard *before* the epoch. So it does not matter how
+often a task runs, or whether its writes were applied the first time: the shard as it was before the
+epoch can always be had back (undo records), hence the same delta comes out, and `apply` skips what is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.delta import SHARD
+from tailrace.store.base import ShardSnapshot, Write
+from tailrace.store.lmdb import attach
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all stages of an epoch know.
+
+    `blank` are states that are read as if empty: while a view is built from whole tables, all of them.
+    `fixed` are those that are not written: states which the new view shares and others keep already.
+    """
+
+    store: str
+    epoch: int
+    keep: int
+    blank: bool = False
+    fixed: frozenset[int] = frozenset()
+
+
+class Before:
+    """A shard's states before the epoch."""
+
+    def __init__(self, snapshot: ShardSnapshot, work: Work) -> None:
+        self._snapshot, self._work = snapshot, work
+
+    def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        return {} if self._work.blank or not keys else self._snapshot.get_many(state, keys)
+
+    def scan(
+        self, state: int, low: bytes, high: bytes | None, ahead: int = 256
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Entries in order; `ahead` is how many are read at a time."""
+        if not self._work.blank:
+            for run in self._snapshot.scan(state, low, high, size=ahead):
+                yield from run
+
+    def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        return iter(()) if self._work.blank else self._snapshot.scan_back(state, low, high)
+
+
+class Rule(Protocol):
+    """How one operator answers a delta."""
+
+    @property
+    def output(self) -> pa.Schema:
+        """The columns it gives, `_weight` included."""
+
+    def step(self, delta: pa.Table, before: Before) -> tuple[pa.Table | None, list[Write]]:
+        """The delta out, and what the shard must hold from now on."""
+
+
+def run(batches: Iterator[pa.RecordBatch], rule: Rule, work: Work) -> Iterator[pa.RecordBatch]:
+    """One Spark task of a stage: all rows of some shards."""
+    collected = [b for b in batches if b.num_rows]
+    if not collected:
+        return
+    for shard, delta in _by_shard(pa.Table.from_batches(collected)):
+        yield from _step(shard, delta, rule, work)
+
+
+def _step(shard: int, delta: pa.Table, rule: Rule, work: Work) -> Iterator[pa.RecordBatch]:
+    holder = attach(work.store).shard(shard)
+    with holder.at(work.epoch - 1) as snapshot:
+        out, writes = rule.step(delta, Before(snapshot, work))
+    writes = [w for w in writes if w.keys and w.state not in work.fixed]
+    if work.blank:
+        writes = [Write(w.state, w.keys, w.values, None) for w in writes]
+    if writes:
+        holder.apply(work.epoch, writes, work.keep)
+    if out is not None and out.num_rows:
+        yield from out.select(rule.output.names).cast(rule.output).to_batches(max_chunksize=200_000)
+
+
+def _by_shard(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    shards = table.column(SHARD).to_numpy()
+    rest = table.drop_columns([SHARD])
+    if len(shards) == 0:
+        return
+    if (shards == shards[0]).all():
+        yield int(shards[0]), rest.combine_chunks()
+        return
+    order = np.argsort(shards, kind="stable")
+    rest = rest.take(pa.array(order))
+    numbers, starts = np.unique(shards[order], return_index=True)
+    ends = [*starts[1:].tolist(), len(shards)]
+    for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
+        yield number, rest.slice(start, end - start).combine_chunks()
+
+
+def sorted_writes(
+    state: int, keys: pa.LargeBinaryArray, values: list[bytes | None], olds: list[bytes | None]
+) -> Write:
+    """A `Write` of unique keys, put in key order."""
+    listed = keys.to_pylist()
+    order = sorted(range(len(listed)), key=listed.__getitem__)
+    return Write(state, [listed[i] for i in order], [values[i] for i in order], [olds[i] for i in order])

@@ -1,0 +1,114 @@
+"""Spark's SQL, read without translating it.
+
+sqlglot is made to carry SQL from one dialect to another, so its Spark dialect renames functions and adds
+casts. Here an expression must come out as it went in: what it means is for Spark alone to say. So every
+call stays a plain call (`exp.Anonymous`), except where the grammar itself is special (CAST, EXTRACT,
+TRIM, ...), and what Spark 4 reads differently from sqlglot's Spark (`''` in a string) is put right.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from tailrace.errors import SyntaxFault
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_MISSING = re.compile(r"Required (?:keyword|argument): .* missing for .*")
+_UNCLOSED = re.compile(r"Missing (\S+) from \d+:(\d+)")
+_SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "OVERLAY", "POSITION", "SUBSTRING", "SUBSTR")
+_TYPED_LITERALS = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME")
+
+
+class Verbatim(Spark):
+    """Spark SQL in which a function call is generated exactly as it was parsed."""
+
+    class Tokenizer(Spark.Tokenizer):
+        # Spark 4 reads 'it''s' as one string, sqlglot as two that are concatenated without the quote.
+        STRING_ESCAPES = ["\\", "'", '"']
+
+    class Parser(Spark.Parser):
+        FUNCTIONS: dict[str, Any] = {}
+        FUNCTION_PARSERS = {name: Spark.Parser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX}
+        # Not IF, ANY, TRANSFORM: in Spark they are functions like any other.
+        NO_PAREN_FUNCTION_PARSERS = {"CASE": Spark.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
+
+        def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expression | None:
+            # In an expression (check_func) Spark has types only before a string, as in DATE '2026-01-31';
+            # sqlglot would also read ARRAY(1, 2)[0] as a type and lose the values.
+            if kwargs.get("check_func") and not self._at_typed_literal():
+                return None
+            return super()._parse_types(*args, **kwargs)
+
+        def _at_typed_literal(self) -> bool:
+            following = self._next
+            return (
+                self._curr is not None
+                and self._curr.text.upper() in _TYPED_LITERALS
+                and following is not None
+                and following.token_type in (TokenType.STRING, TokenType.RAW_STRING)
+            )
+
+
+def tokens(sql: str) -> list[Token]:
+    try:
+        return list(Verbatim().tokenize(sql))
+    except TokenError as error:
+        raise _fault(error, sql) from None
+
+
+def parse(sql: str) -> list[exp.Expression]:
+    """The statements of a text; `SyntaxFault` with line and column if it is not SQL."""
+    try:
+        return [s for s in Verbatim().parse(sql) if s is not None]
+    except (ParseError, TokenError) as error:
+        raise _fault(error, sql) from None
+    except RecursionError:
+        raise SyntaxFault(message="it is nested too deeply") from None
+
+
+def generate(node: exp.Expression) -> str:
+    return node.sql(dialect=Verbatim, comments=False)
+
+
+def _fault(error: ParseError | TokenError, sql: str) -> SyntaxFault:
+    details = getattr(error, "errors", None)
+    if details:
+        first = details[0]
+        message = _ANSI.sub("", str(first["description"])).rstrip(".")
+        message = _MISSING.sub("something is missing", message)
+        if first.get("highlight"):
+            message = f"{message} near {first['highlight']!r}"
+        column = first["col"] - max(len(first.get("highlight") or ""), 1) + 1
+        return SyntaxFault(message=message, line=first["line"], column=max(column, 1))
+    found = _UNCLOSED.search(str(error.__cause__ or error))
+    # sqlglot gives the offset where the string begins; of a comment it says nothing.
+    what, offset = (found[1], int(found[2])) if found else ("/*", sql.rfind("/*"))
+    if 0 <= offset < len(sql):
+        return SyntaxFault(message=f"{what} is opened and never closed", **place_at(sql, offset))
+    return SyntaxFault(message=_ANSI.sub("", str(error)).splitlines()[0])
+
+
+def place_at(sql: str, offset: int) -> dict[str, int]:
+    before = sql[:offset]
+    return {"line": before.count("\n") + 1, "column": offset - before.rfind("\n")}
+
+
+def place(node: exp.Expression) -> dict[str, int]:
+    """Line and column (both from 1) where `node` begins in the text, as keywords for an error."""
+    found = [_start(n) for n in node.walk() if "line" in n.meta and "start" in n.meta]
+    if not found:
+        return {}
+    _, line, column = min(found)
+    return {"line": line, "column": column}
+
+
+def _start(node: exp.Expression) -> tuple[int, int, int]:
+    # sqlglot's `col` is where a token ends.
+    meta = node.meta
+    return meta["start"], meta["line"], max(meta["col"] - (meta["end"] - meta["start"]), 1)

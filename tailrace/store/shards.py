@@ -1,0 +1,276 @@
+"""Shards in LMDB: entries of all states, and undo records to see them as they were.
+
+    data   state, key              → value
+    undo   state, epoch            → how many chunks
+           state, epoch, chunk     → Arrow batch of (key, old value), sorted by key
+    marks  state                   → the last epoch applied, the oldest epoch that can still be read
+
+`at(epoch)` lays the undo records of all later epochs over the data, the earliest of them first. That one
+mechanism makes a retried task see what its first attempt saw, and a reader the last committed epoch.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import lmdb
+import pyarrow as pa
+
+from tailrace.errors import SnapshotGone
+from tailrace.store.base import Shard, ShardSnapshot, Write
+from tailrace.store.env import Environment
+
+DATABASES = ("data", "undo", "marks")
+CHUNK = 4096  # undo entries per chunk: large enough to write fast, small enough for a point read
+_STATE = struct.Struct(">I")
+_EPOCH = struct.Struct(">IQ")
+_CHUNK = struct.Struct(">IQI")
+_MARK = struct.Struct("<QQ")
+_COUNT = struct.Struct("<I")
+_UNDO = pa.schema([pa.field("key", pa.large_binary()), pa.field("old", pa.large_binary())])
+
+
+class Mark(NamedTuple):
+    applied: int
+    oldest: int
+
+
+def _after(prefix: bytes) -> bytes | None:
+    """The first byte string greater than all that start with `prefix`."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
+def prefix_range(prefix: bytes) -> tuple[bytes, bytes | None]:
+    """The bounds [low, high) of all keys that start with `prefix`."""
+    return prefix, _after(prefix)
+
+
+class Undo:
+    """What one epoch's keys of one state held before it."""
+
+    def __init__(self, txn: lmdb.Transaction, db: object, state: int, epoch: int) -> None:
+        self._txn, self._db, self._at = txn, db, (state, epoch)
+        count = txn.get(_EPOCH.pack(state, epoch), db=db)
+        self.chunks = _COUNT.unpack(count)[0] if count else 0
+
+    def _chunk(self, number: int) -> pa.RecordBatch:
+        value = self._txn.get(_CHUNK.pack(*self._at, number), db=self._db)
+        return pa.ipc.read_record_batch(pa.py_buffer(value), _UNDO)
+
+    def find(self, key: bytes) -> tuple[bool, bytes | None]:
+        """Whether the epoch changed this key, and what it held before."""
+        number = bisect_right(range(self.chunks), key, key=lambda n: self._chunk(n).column(0)[0].as_py()) - 1
+        if number < 0:
+            return False, None
+        chunk = self._chunk(number)
+        keys = chunk.column(0)
+        at = bisect_right(range(len(keys)), key, key=lambda i: keys[i].as_py()) - 1
+        if at >= 0 and keys[at].as_py() == key:
+            return True, chunk.column(1)[at].as_py()
+        return False, None
+
+    def items(self) -> Iterator[tuple[bytes, bytes | None]]:
+        for number in range(self.chunks):
+            chunk = self._chunk(number)
+            yield from zip(chunk.column(0).to_pylist(), chunk.column(1).to_pylist(), strict=True)
+
+
+class LmdbShardSnapshot(ShardSnapshot):
+    """Reads inside one LMDB read transaction, with undo records laid over it."""
+
+    FEW = 32  # keys: below this look each one up in the undo record, above read the record whole
+
+    def __init__(self, env: Environment, txn: lmdb.Transaction, epoch: int) -> None:
+        self._txn, self._epoch = txn, epoch
+        self._data, self._undo, self._marks = (env.databases[n] for n in DATABASES)
+        self._undos: dict[int, list[Undo]] = {}
+        self._overlays: dict[int, dict[bytes, bytes | None]] = {}
+
+    def _laid_over(self, state: int) -> list[Undo]:
+        """Undo records of epochs after ours, the earliest first."""
+        if state not in self._undos:
+            value = self._txn.get(_STATE.pack(state), db=self._marks)
+            mark = Mark(*_MARK.unpack(value)) if value else Mark(0, 0)
+            if self._epoch < mark.oldest:
+                raise SnapshotGone(epoch=self._epoch, name=f"state {state}", oldest=mark.oldest)
+            later = range(self._epoch + 1, mark.applied + 1)
+            undos = (Undo(self._txn, self._undo, state, epoch) for epoch in later)
+            self._undos[state] = [u for u in undos if u.chunks]
+        return self._undos[state]
+
+    def _overlay(self, state: int) -> dict[bytes, bytes | None]:
+        if state not in self._overlays:
+            overlay: dict[bytes, bytes | None] = {}
+            for undo in reversed(self._laid_over(state)):
+                overlay.update(undo.items())
+            self._overlays[state] = overlay
+        return self._overlays[state]
+
+    def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        prefix = _STATE.pack(state)
+        undos = self._laid_over(state)
+        if len(keys) < self.FEW:
+            found = {k: v for k in keys if (v := self._get(state, prefix, k)) is not None}
+            return found
+        got = self._txn.cursor(self._data).getmulti([prefix + k for k in keys])
+        found = {k[4:]: v for k, v in got}
+        if undos:
+            overlay = self._overlay(state)
+            for key in overlay.keys() & set(keys):
+                old = overlay[key]
+                if old is None:
+                    found.pop(key, None)
+                else:
+                    found[key] = old
+        return found
+
+    def _get(self, state: int, prefix: bytes, key: bytes) -> bytes | None:
+        for undo in self._laid_over(state):
+            known, old = undo.find(key)
+            if known:
+                return old
+        value: bytes | None = self._txn.get(prefix + key, db=self._data)
+        return value
+
+    def scan(
+        self, state: int, low: bytes = b"", high: bytes | None = None, size: int = 20_000
+    ) -> Iterator[list[tuple[bytes, bytes]]]:
+        if not self._laid_over(state):
+            yield from self._scan_data(state, low, high, size)
+            return
+        overlay = self._overlay(state)
+        pending = sorted(k for k in overlay if k >= low and (high is None or k < high))
+        for run in self._scan_data(state, low, high, size):
+            last = run[-1][0]
+            until = bisect_right(pending, last)
+            yield _merged(run, pending[:until], overlay)
+            pending = pending[until:]
+        yield _merged([], pending, overlay)
+
+    def _scan_data(
+        self, state: int, low: bytes, high: bytes | None, size: int
+    ) -> Iterator[list[tuple[bytes, bytes]]]:
+        prefix = _STATE.pack(state)
+        stop = prefix + high if high is not None else _after(prefix)
+        cursor = self._txn.cursor(self._data)
+        if not cursor.set_range(prefix + low):
+            return
+        run: list[tuple[bytes, bytes]] = []
+        for key, value in cursor.iternext():
+            if stop is not None and key >= stop:
+                break
+            run.append((key[4:], value))
+            if len(run) == size:
+                yield run
+                run = []
+        if run:
+            yield run
+
+    def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        if self._laid_over(state):
+            yield from reversed([entry for run in self.scan(state, low, high) for entry in run])
+            return
+        prefix = _STATE.pack(state)
+        cursor = self._txn.cursor(self._data)
+        stop = prefix + high if high is not None else _after(prefix)
+        beyond = stop is not None and cursor.set_range(stop)
+        positioned = cursor.prev() if beyond else cursor.last()
+        if not positioned:
+            return
+        for key, value in cursor.iterprev():
+            if key < prefix + low:
+                return
+            yield key[4:], value
+
+
+def _merged(
+    run: list[tuple[bytes, bytes]], keys: list[bytes], overlay: dict[bytes, bytes | None]
+) -> list[tuple[bytes, bytes]]:
+    if not keys:
+        return run
+    entries: dict[bytes, bytes | None] = dict(run)
+    entries.update((k, overlay[k]) for k in keys)
+    return sorted((k, v) for k, v in entries.items() if v is not None)
+
+
+class LmdbShard(Shard):
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._data, self._undo, self._marks = (env.databases[n] for n in DATABASES)
+
+    @contextmanager
+    def at(self, epoch: int) -> Iterator[LmdbShardSnapshot]:
+        with self._env.read() as txn:
+            yield LmdbShardSnapshot(self._env, txn, epoch)
+
+    def apply(self, epoch: int, writes: Sequence[Write], keep: int) -> bool:
+        wrote = False
+        with self._env.write() as txn:
+            for write in writes:
+                value = txn.get(_STATE.pack(write.state), db=self._marks)
+                mark = Mark(*_MARK.unpack(value)) if value else Mark(0, 0)
+                if mark.applied >= epoch:
+                    continue
+                oldest = epoch
+                if write.olds is not None:
+                    oldest = self._let_go(txn, write.state, mark, keep)
+                    self._write_undo(txn, epoch, write, write.olds)
+                self._write_data(txn, write)
+                txn.put(_STATE.pack(write.state), _MARK.pack(epoch, oldest), db=self._marks)
+                wrote = True
+        return wrote
+
+    def _let_go(self, txn: lmdb.Transaction, state: int, mark: Mark, keep: int) -> int:
+        """Delete undo records of epochs up to `keep`; the oldest readable epoch from now on."""
+        with txn.cursor(self._undo) as cursor:
+            alive = cursor.set_range(_EPOCH.pack(state, 0))
+            while alive and bytes(cursor.key()) < _EPOCH.pack(state, keep + 1):
+                alive = cursor.delete() and bool(cursor.key())
+        return max(mark.oldest, min(keep, mark.applied))
+
+    def _write_undo(
+        self, txn: lmdb.Transaction, epoch: int, write: Write, olds: list[bytes | None]
+    ) -> None:
+        chunks = 0
+        for start in range(0, len(write.keys), CHUNK):
+            part = slice(start, start + CHUNK)
+            batch = pa.RecordBatch.from_arrays(
+                [pa.array(write.keys[part], pa.large_binary()), pa.array(olds[part], pa.large_binary())],
+                schema=_UNDO,
+            )
+            key = _CHUNK.pack(write.state, epoch, chunks)
+            txn.put(key, batch.serialize().to_pybytes(), db=self._undo)
+            chunks += 1
+        txn.put(_EPOCH.pack(write.state, epoch), _COUNT.pack(chunks), db=self._undo)
+
+    def _write_data(self, txn: lmdb.Transaction, write: Write) -> None:
+        prefix = _STATE.pack(write.state)
+        puts = [(prefix + k, v) for k, v in zip(write.keys, write.values, strict=True) if v is not None]
+        with txn.cursor(self._data) as cursor:
+            cursor.putmulti(puts)
+        if len(puts) < len(write.keys):
+            for key, value in zip(write.keys, write.values, strict=True):
+                if value is None:
+                    txn.delete(prefix + key, db=self._data)
+
+    def drop(self, state: int) -> None:
+        for db in (self._data, self._undo, self._marks):
+            delete_range(self._env, db, *prefix_range(_STATE.pack(state)))
+
+
+def delete_range(env: Environment, db: object, low: bytes, high: bytes | None, size: int = 50_000) -> None:
+    """Delete keys in [low, high), a bounded number in each transaction so that other writers get their turn."""
+    more = True
+    while more:
+        with env.write() as txn, txn.cursor(db) as cursor:
+            deleted = 0
+            more = cursor.set_range(low)
+            while more and (high is None or bytes(cursor.key()) < high) and deleted < size:
+                more = cursor.delete() and bool(cursor.key())
+                deleted += 1
+            more = more and deleted == size

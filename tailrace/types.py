@@ -1,0 +1,108 @@
+"""SQL types: Spark's DDL text (`decimal(12,2)`, `array<string>`) and the Arrow type of each.
+
+A type is written as the lower-case text that Spark prints for it, everywhere: in plans, in the
+catalog, in errors. `arrow(text)` gives the Arrow type of its columns, `name(arrow_type)` goes back.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tailrace.errors import Unsupported
+
+SCALARS: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+ALIASES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint", "real": "float"}
+_NAMES = {arrow_type: text for text, arrow_type in SCALARS.items()}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)$")
+
+
+class Column(NamedTuple):
+    """One column of a table, view or plan node: its name and its type's text."""
+
+    name: str
+    type: str
+
+
+@lru_cache(maxsize=4096)
+def arrow(text: str) -> pa.DataType:
+    """The Arrow type of a SQL type; `Unsupported` names a type the store cannot hold."""
+    text = text.strip().lower() if "struct" not in text else text.strip()
+    text = ALIASES.get(text, text)
+    if text in SCALARS:
+        return SCALARS[text]
+    if text == "decimal":
+        return pa.decimal128(10, 0)
+    if found := _DECIMAL.match(text):
+        precision, scale = int(found[1]), int(found[2])
+        if 1 <= precision <= 38 and scale <= precision:
+            return pa.decimal128(precision, scale)
+    elif found := re.match(r"(?:varchar|char)\(\d+\)$", text):
+        return pa.string()
+    elif text.startswith("array<") and text.endswith(">"):
+        return pa.list_(arrow(text[6:-1]))
+    elif text.startswith("map<") and text.endswith(">"):
+        key, value = _split(text[4:-1])
+        return pa.map_(arrow(key), arrow(value))
+    elif text.startswith("struct<") and text.endswith(">"):
+        fields = [part.split(":", 1) for part in _split(text[7:-1])]
+        return pa.struct([pa.field(field.strip(), arrow(kind)) for field, kind in fields])
+    raise Unsupported(construct=f"type {text.upper()}", reason="a table or view cannot store it")
+
+
+def _split(text: str) -> list[str]:
+    """Parts of a comma list, commas inside brackets left alone."""
+    parts, depth, start = [], 0, 0
+    for i, char in enumerate(text):
+        depth += (char in "<(") - (char in ">)")
+        if char == "," and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    return [*parts, text[start:].strip()]
+
+
+def name(arrow_type: pa.DataType) -> str:
+    """The SQL text of an Arrow type, as Spark prints it."""
+    if arrow_type in _NAMES:
+        return _NAMES[arrow_type]
+    if pa.types.is_decimal(arrow_type):
+        return f"decimal({arrow_type.precision},{arrow_type.scale})"
+    if pa.types.is_map(arrow_type):
+        return f"map<{name(arrow_type.key_type)},{name(arrow_type.item_type)}>"
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
+        return f"array<{name(arrow_type.value_type)}>"
+    if pa.types.is_struct(arrow_type):
+        return "struct<" + ",".join(f"{f.name}:{name(f.type)}" for f in arrow_type) + ">"
+    if pa.types.is_timestamp(arrow_type):
+        return "timestamp" if arrow_type.tz else "timestamp_ntz"
+    if pa.types.is_large_string(arrow_type):
+        return "string"
+    raise Unsupported(construct=f"type {arrow_type}", reason="a table or view cannot store it")
+
+
+def schema(columns: tuple[Column, ...] | list[Column]) -> pa.Schema:
+    return pa.schema([pa.field(c.name, arrow(c.type)) for c in columns])
+
+
+def is_scalar(text: str) -> bool:
+    return not text.startswith(("array<", "map<", "struct<"))
+
+
+def is_float(text: str) -> bool:
+    return text in ("float", "double")
