@@ -35,6 +35,17 @@ from tailrace.store.base import TableDef
 HASH_OF_NOTHING = 42  # Spark's hash of no columns is its seed
 
 
+# For each side: whether rows with a NULL join key never show in the result
+DROPS_NULLS = {
+    "inner": (True, True),
+    "semi": (True, True),
+    "left": (False, True),
+    "anti": (False, True),
+    "right": (True, False),
+    "full": (False, False),
+}
+
+
 @dataclass(frozen=True)
 class Placed:
     """A delta, and the positions whose hash says in which partition its rows are (None: anywhere)."""
@@ -158,7 +169,7 @@ class Compiler:
                 for i in range(len(columns))
             ]
             frame = delta.frame
-            if self._droppable(node, number):
+            if DROPS_NULLS[node.kind][number]:
                 for position, safe in zip(on[number], node.null_safe, strict=True):
                     frame = frame if safe else frame.where(f"{column(position)} IS NOT NULL")
             shard = self._shard([column(p) for p in on[number]])
@@ -174,13 +185,6 @@ class Compiler:
         )
         placed = self._shuffle(self._merge(frames))
         return Placed(self._run(placed, rule), placement(node))
-
-    @staticmethod
-    def _droppable(node: Join, side: int) -> bool:
-        """Whether rows of a side with a NULL key never show in the result."""
-        return node.kind in ("inner", "semi") or (node.kind == "left", node.kind in ("right", "anti"))[1 - side] or (
-            node.kind == "anti" and side == 1
-        )
 
     def _aggregate(self, node: Aggregate) -> Placed | None:
         generic = arrangements.is_generic(node)

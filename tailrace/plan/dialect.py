@@ -38,7 +38,7 @@ class Verbatim(Spark):
         # Not IF, ANY, TRANSFORM: in Spark they are functions like any other.
         NO_PAREN_FUNCTION_PARSERS = {"CASE": Spark.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
 
-        def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expression | None:
+        def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
             # In an expression (check_func) Spark has types only before a string, as in DATE '2026-01-31';
             # sqlglot would also read ARRAY(1, 2)[0] as a type and lose the values.
             if kwargs.get("check_func") and not self._at_typed_literal():
@@ -62,7 +62,7 @@ def tokens(sql: str) -> list[Token]:
         raise _fault(error, sql) from None
 
 
-def parse(sql: str) -> list[exp.Expression]:
+def parse(sql: str) -> list[exp.Expr]:
     """The statements of a text; `SyntaxFault` with line and column if it is not SQL."""
     try:
         return [s for s in Verbatim().parse(sql) if s is not None]
@@ -72,7 +72,7 @@ def parse(sql: str) -> list[exp.Expression]:
         raise SyntaxFault(message="it is nested too deeply") from None
 
 
-def generate(node: exp.Expression) -> str:
+def generate(node: exp.Expr) -> str:
     return node.sql(dialect=Verbatim, comments=False)
 
 
@@ -99,7 +99,7 @@ def place_at(sql: str, offset: int) -> dict[str, int]:
     return {"line": before.count("\n") + 1, "column": offset - before.rfind("\n")}
 
 
-def place(node: exp.Expression) -> dict[str, int]:
+def place(node: exp.Expr) -> dict[str, int]:
     """Line and column (both from 1) where `node` begins in the text, as keywords for an error."""
     found = [_start(n) for n in node.walk() if "line" in n.meta and "start" in n.meta]
     if not found:
@@ -108,7 +108,7 @@ def place(node: exp.Expression) -> dict[str, int]:
     return {"line": line, "column": column}
 
 
-def _start(node: exp.Expression) -> tuple[int, int, int]:
+def _start(node: exp.Expr) -> tuple[int, int, int]:
     # sqlglot's `col` is where a token ends.
     meta = node.meta
     return meta["start"], meta["line"], max(meta["col"] - (meta["end"] - meta["start"]), 1)

@@ -24,7 +24,7 @@ _ATOMS = (
 
 
 @lru_cache(maxsize=16384)
-def parse_expr(text: str) -> exp.Expression:
+def parse_expr(text: str) -> exp.Expr:
     """The tree of an expression; shared, so copy it before changing it."""
     # After SELECT, a function called REPLACE or INSERT cannot be taken for a statement.
     return parse(f"SELECT {text}")[0].expressions[0].pop()  # type: ignore[no-any-return]
@@ -73,8 +73,8 @@ def substitute(text: str, expressions: Sequence[str]) -> str:
     return _replaced(text, lambda p: operand(parse_expr(expressions[p])))
 
 
-def _replaced(text: str, replacement: Callable[[int], exp.Expression]) -> str:
-    def replace(node: exp.Expression) -> exp.Expression:
+def _replaced(text: str, replacement: Callable[[int], exp.Expr]) -> str:
+    def replace(node: exp.Expr) -> exp.Expr:
         position = position_of(node) if isinstance(node, exp.Column) else None
         if position is None:
             return node
@@ -84,14 +84,14 @@ def _replaced(text: str, replacement: Callable[[int], exp.Expression]) -> str:
     return generate(parse_expr(text).transform(replace))
 
 
-def with_fields(node: exp.Expression, fields: Sequence[exp.Expression]) -> exp.Expression:
+def with_fields(node: exp.Expr, fields: Sequence[exp.Expr]) -> exp.Expr:
     """`node.f.g` for the fields f and g."""
     for name in fields:
         node = exp.Dot(this=node, expression=name.copy())
     return node
 
 
-def operand(node: exp.Expression) -> exp.Expression:
+def operand(node: exp.Expr) -> exp.Expr:
     return node.copy() if isinstance(node, _ATOMS) else exp.Paren(this=node.copy())
 
 
@@ -100,7 +100,7 @@ def conjuncts(text: str) -> list[str]:
     return [generate(part) for part in _parts(parse_expr(text))]
 
 
-def _parts(node: exp.Expression) -> list[exp.Expression]:
+def _parts(node: exp.Expr) -> list[exp.Expr]:
     node = node.unnest()
     if isinstance(node, exp.And):
         return [*_parts(node.this), *_parts(node.expression)]

@@ -68,7 +68,7 @@ _LISTERS = _words("listagg string_agg")
 # max_by(x, y) skips rows whose y is NULL; every other aggregate skips rows whose first argument is.
 SKIPS_BY_SECOND = _words("max_by min_by")
 
-_KEYWORD_NODES: tuple[tuple[type[exp.Expression], str], ...] = (
+_KEYWORD_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.CurrentDate, "current_date"),
     (exp.CurrentDatetime, "current_datetime"),
     (exp.CurrentTime, "current_time"),
@@ -81,7 +81,7 @@ _KEYWORD_NODES: tuple[tuple[type[exp.Expression], str], ...] = (
 )
 
 
-def name(node: exp.Expression) -> str | None:
+def name(node: exp.Expr) -> str | None:
     """The lower-case name of the function a node calls; None if it is no call."""
     if isinstance(node, exp.Anonymous):
         return node.name.lower()
@@ -91,15 +91,15 @@ def name(node: exp.Expression) -> str | None:
     return None
 
 
-def is_aggregate(node: exp.Expression) -> bool:
+def is_aggregate(node: exp.Expr) -> bool:
     return name(node) in AGGREGATES
 
 
-def has_aggregate(node: exp.Expression) -> bool:
+def has_aggregate(node: exp.Expr) -> bool:
     return any(is_aggregate(n) for n in node.walk())
 
 
-def whole_call(node: exp.Expression) -> exp.Expression:
+def whole_call(node: exp.Expr) -> exp.Expr:
     """An aggregate with what is written after it: WITHIN GROUP, FILTER, IGNORE NULLS."""
     wrappers = (exp.WithinGroup, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
     while isinstance(node.parent, wrappers) and node.arg_key == "this":
@@ -107,7 +107,7 @@ def whole_call(node: exp.Expression) -> exp.Expression:
     return node
 
 
-def require_deterministic(tree: exp.Expression) -> None:
+def require_deterministic(tree: exp.Expr) -> None:
     """`Unsupported` names the first function in `tree` whose value is not decided by its row or group."""
     for node, word in _calls(tree):
         if _is_nondeterministic(node, word):
@@ -118,7 +118,7 @@ def require_deterministic(tree: exp.Expression) -> None:
             )
 
 
-def nondeterministic(word: str, node: exp.Expression) -> Unsupported:
+def nondeterministic(word: str, node: exp.Expr) -> Unsupported:
     return Unsupported(
         construct=f"nondeterministic function {word}()",
         reason="its value would change without any row changing; store the value in a column instead",
@@ -126,14 +126,14 @@ def nondeterministic(word: str, node: exp.Expression) -> Unsupported:
     )
 
 
-def _calls(tree: exp.Expression) -> Iterator[tuple[exp.Expression, str]]:
+def _calls(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str]]:
     for node in tree.walk(bfs=False):
         word = name(node)
         if word is not None:
             yield node, word
 
 
-def _is_nondeterministic(node: exp.Expression, word: str) -> bool:
+def _is_nondeterministic(node: exp.Expr, word: str) -> bool:
     arguments = len(node.expressions)
     if word == "unix_timestamp":
         return arguments == 0
@@ -144,7 +144,7 @@ def _is_nondeterministic(node: exp.Expression, word: str) -> bool:
     return word in NONDETERMINISTIC
 
 
-def _is_ordered(node: exp.Expression, word: str) -> bool:
+def _is_ordered(node: exp.Expr, word: str) -> bool:
     call = whole_call(node)
     parent = call.parent
     if word in _COLLECTORS:
@@ -152,7 +152,7 @@ def _is_ordered(node: exp.Expression, word: str) -> bool:
     return word in _LISTERS and isinstance(call, exp.WithinGroup | exp.Filter) and _has_order(call)
 
 
-def _has_order(call: exp.Expression) -> bool:
+def _has_order(call: exp.Expr) -> bool:
     return any(isinstance(n, exp.WithinGroup) for n in call.walk() if n is call or n.parent is call)
 
 

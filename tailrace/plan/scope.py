@@ -34,6 +34,13 @@ class Entry:
     def shifted(self, by: int) -> Entry:
         return replace(self, position=self.position + by)
 
+    def reference(self, origin: exp.Expr) -> exp.Column:
+        """A reference that needs no lookup, for what `*` shows: its name alone may be ambiguous."""
+        at = next((n for n in origin.walk() if "line" in n.meta), None)
+        node = exp.Column(this=exp.Identifier(this=self.name, quoted=True).update_positions(at))
+        node.meta["position"] = self.position
+        return node
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -51,7 +58,7 @@ class Scope:
     def visible(self, name: str) -> list[Entry]:
         return [e for e in self.entries if not e.hidden and e.name.lower() == name.lower()]
 
-    def star(self, qualifier: exp.Expression | None = None) -> list[Entry]:
+    def star(self, qualifier: exp.Expr | None = None) -> list[Entry]:
         """The columns `*` or `qualifier.*` stands for."""
         if qualifier is None:
             return [e for e in self.entries if not e.hidden]
@@ -61,11 +68,13 @@ class Scope:
             raise unknown("table or alias", qualifier.name, known, qualifier)
         return found
 
-    def find(self, node: exp.Column) -> tuple[Entry, list[exp.Expression]] | None:
+    def find(self, node: exp.Column) -> tuple[Entry, list[exp.Expr]] | None:
         """The column a reference means and the struct fields read from it; None if there is none.
 
         As in Spark, `x.y` is column y of x if there is one, else field y of column x.
         """
+        if "position" in node.meta:
+            return Entry(None, node.name, node.meta["position"]), []
         first, *rest = node.parts
         if rest:
             found = [e for e in self.entries if (e.qualifier, e.name.lower()) == _pair(first, rest[0])]
@@ -78,13 +87,15 @@ class Scope:
         if len(found) > 1:
             text = ".".join(p.name for p in node.parts)
             owners = [f"{e.qualifier}.{e.name}" if e.qualifier else e.name for e in found]
-            raise SqlError(message=f"column {text!r} is ambiguous: it may be {' or '.join(owners)}", **place(node))
+            raise SqlError(
+                message=f"column {text!r} is ambiguous: it may be {' or '.join(owners)}", **place(node)
+            )
         return found[0]
 
-    def resolve(self, tree: exp.Expression) -> exp.Expression:
+    def resolve(self, tree: exp.Expr) -> exp.Expr:
         """`tree` over the input's positions, as a new tree; unknown columns raise `UnknownName`."""
 
-        def rewrite(node: exp.Expression) -> exp.Expression:
+        def rewrite(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Column) or is_bound(node):
                 return node
             found = self.find(node)
@@ -102,13 +113,13 @@ class Scope:
             return functions.nondeterministic(text.lower(), node)
         return unknown("column", text, sorted({e.name for e in self.entries}), node)
 
-    def _named(self, tree: exp.Expression) -> exp.Expression:
+    def _named(self, tree: exp.Expr) -> exp.Expr:
         """Calls rewritten so that they mean the same once their arguments are called `_i`."""
 
-        def rewrite(node: exp.Expression) -> exp.Expression:
+        def rewrite(node: exp.Expr) -> exp.Expr:
             word = functions.name(node)
-            if word is not None and word != "count":
-                self._expand_stars(node)
+            if word is not None:
+                self._expand_stars(node, word)
             if word == "struct":
                 return _named_struct(node.expressions)
             if word == "arrays_zip":
@@ -127,18 +138,20 @@ class Scope:
                 node.replace(renamed)
         return tree.this.pop()  # type: ignore[no-any-return]
 
-    def _expand_stars(self, call: exp.Expression) -> None:
-        arguments: list[exp.Expression] = []
+    def _expand_stars(self, call: exp.Expr, word: str) -> None:
+        arguments: list[exp.Expr] = []
         for argument in call.expressions:
-            if isinstance(argument, exp.Star) or (isinstance(argument, exp.Column) and argument.is_star):
+            if isinstance(argument, exp.Star) and word == "count":
+                arguments.append(argument)
+            elif isinstance(argument, exp.Star) or (isinstance(argument, exp.Column) and argument.is_star):
                 entries = self.star(argument.args.get("table"))
-                arguments += [_unresolved(e, argument) for e in entries]
+                arguments += [e.reference(argument) for e in entries]
             else:
                 arguments.append(argument)
         call.set("expressions", arguments)
 
 
-def unknown(kind: str, text: str, known: Iterable[str], node: exp.Expression) -> UnknownName:
+def unknown(kind: str, text: str, known: Iterable[str], node: exp.Expr) -> UnknownName:
     return UnknownName(kind=kind, name=text, hint=hint(text, known), **place(node))
 
 
@@ -148,7 +161,7 @@ def hint(text: str, known: Iterable[str]) -> str:
     return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
 
 
-def output_name(node: exp.Expression) -> str:
+def output_name(node: exp.Expr) -> str:
     """What a select item without an alias is called."""
     if isinstance(node, exp.Column | exp.Dot):
         return node.name
@@ -167,11 +180,11 @@ def is_bound(node: exp.Column) -> bool:
 
 
 def expand_aliases(
-    tree: exp.Expression, aliases: Mapping[str, exp.Expression], applies: Callable[[exp.Column], bool]
-) -> exp.Expression:
+    tree: exp.Expr, aliases: Mapping[str, exp.Expr], applies: Callable[[exp.Column], bool]
+) -> exp.Expr:
     """`tree` with the references for which `applies` replaced by the select item of that alias."""
 
-    def rewrite(node: exp.Expression) -> exp.Expression:
+    def rewrite(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column) and not is_bound(node) and not node.is_star:
             meant = aliases.get(node.parts[0].name.lower())
             if meant is not None and applies(node):
@@ -181,24 +194,18 @@ def expand_aliases(
     return tree.transform(rewrite)  # type: ignore[no-any-return]
 
 
-def _pair(qualifier: exp.Expression, name: exp.Expression) -> tuple[str, str]:
+def _pair(qualifier: exp.Expr, name: exp.Expr) -> tuple[str, str]:
     return qualifier.name.lower(), name.name.lower()
 
 
-def _reference(position: int, origin: exp.Expression) -> exp.Column:
+def _reference(position: int, origin: exp.Expr) -> exp.Column:
     at = next((n for n in origin.walk() if "line" in n.meta), None)
     return exp.Column(this=exp.Identifier(this=column(position)).update_positions(at))
 
 
-def _unresolved(entry: Entry, origin: exp.Expression) -> exp.Column:
-    name = exp.Identifier(this=entry.name, quoted=True).update_positions(origin.args.get("table"))
-    qualifier = exp.Identifier(this=entry.qualifier, quoted=True) if entry.qualifier else None
-    return exp.Column(this=name, table=qualifier)
-
-
-def _named_struct(arguments: list[exp.Expression]) -> exp.Expression:
+def _named_struct(arguments: list[exp.Expr]) -> exp.Expr:
     """`struct(a, b + 1)` as `named_struct('a', a, 'col2', b + 1)`, the names that Spark gives."""
-    pairs: list[exp.Expression] = []
+    pairs: list[exp.Expr] = []
     for index, argument in enumerate(arguments):
         named = isinstance(argument, exp.Alias | exp.Column | exp.Dot)
         name = argument.alias_or_name if named else f"col{index + 1}"
@@ -207,7 +214,7 @@ def _named_struct(arguments: list[exp.Expression]) -> exp.Expression:
     return exp.Anonymous(this="named_struct", expressions=pairs)
 
 
-def _named_zip(arguments: list[exp.Expression]) -> exp.Expression:
+def _named_zip(arguments: list[exp.Expr]) -> exp.Expr:
     """`arrays_zip(a, b)` with its fields still called a and b.
 
     Spark calls them after columns, so the columns are made anonymous (`coalesce(a)`), which calls the
@@ -216,15 +223,13 @@ def _named_zip(arguments: list[exp.Expression]) -> exp.Expression:
     names = [a.name if isinstance(a, exp.Column | exp.Dot) else str(i) for i, a in enumerate(arguments)]
     hidden = [exp.Anonymous(this="coalesce", expressions=[a.copy()]) for a in arguments]
     each = exp.to_identifier("z")
-    pairs: list[exp.Expression] = []
+    pairs: list[exp.Expr] = []
     for index, name in enumerate(names):
         field = exp.Dot(this=each.copy(), expression=exp.to_identifier(str(index), quoted=True))
         pairs += [exp.Literal.string(name), field]
     body = exp.Anonymous(this="named_struct", expressions=pairs)
     zipped = exp.Anonymous(this="arrays_zip", expressions=hidden)
-    return exp.Anonymous(
-        this="transform", expressions=[zipped, exp.Lambda(this=body, expressions=[each])]
-    )
+    return exp.Anonymous(this="transform", expressions=[zipped, exp.Lambda(this=body, expressions=[each])])
 
 
 def _rename_positional(node: exp.Lambda) -> None:

@@ -35,7 +35,7 @@ class CreateView:
 
     name: str
     query_sql: str
-    query: exp.Expression
+    query: exp.Expr
     if_not_exists: bool
     or_replace: bool
 
@@ -109,7 +109,16 @@ def _statement(sql: str, tokens: list[Token]) -> Statement:
 
 def _refused(words: Words) -> SqlError:
     start = words.peek()
-    known = start in _INSTEAD or start in ("SET", "USE", "GRANT", "REVOKE", "CACHE", "ANALYZE", "COMMENT", "LOAD")
+    known = start in _INSTEAD or start in (
+        "SET",
+        "USE",
+        "GRANT",
+        "REVOKE",
+        "CACHE",
+        "ANALYZE",
+        "COMMENT",
+        "LOAD",
+    )
     if not known:
         return SyntaxFault(message=f"no statement begins with {words.text!r}; {_OTHERWISE}", **words.place())
     return Unsupported(construct=start, reason=_INSTEAD.get(start, _OTHERWISE), **words.place())
@@ -150,13 +159,15 @@ def _create_view(words: Words, or_replace: bool) -> CreateView:
         raise Unsupported(construct="a column list of a view", reason=reason, **words.place())
     if words.peek() not in ("AS", ""):
         reason = "a view has a name and a query only"
-        raise Unsupported(construct=f"{words.peek()} in CREATE MATERIALIZED VIEW", reason=reason, **words.place())
+        raise Unsupported(
+            construct=f"{words.peek()} in CREATE MATERIALIZED VIEW", reason=reason, **words.place()
+        )
     words.expect("AS")
     text = words.rest()
     return CreateView(name, text, parse_query(words.only_rest()), if_not_exists, or_replace)
 
 
-def parse_query(sql: str) -> exp.Expression:
+def parse_query(sql: str) -> exp.Expr:
     """The tree of one query, for `build`."""
     found = dialect.parse(sql)
     if len(found) != 1 or not isinstance(found[0], exp.Query):
@@ -173,7 +184,9 @@ def _drop(words: Words) -> Drop:
     elif words.accept("MATERIALIZED", "VIEW") or words.accept("VIEW"):
         kind = "view"
     else:
-        raise Unsupported(construct=f"DROP {words.peek()}".strip(), reason="say DROP TABLE or DROP VIEW", **at)
+        raise Unsupported(
+            construct=f"DROP {words.peek()}".strip(), reason="say DROP TABLE or DROP VIEW", **at
+        )
     if_exists = words.accept("IF", "EXISTS")
     name = words.relation()
     words.end()

@@ -39,11 +39,13 @@ class Types:
         self,
         columns: Sequence[Column],
         expressions: Sequence[str],
-        origins: Sequence[exp.Expression | None] = (),
+        origins: Sequence[exp.Expr | None] = (),
     ) -> list[str]:
         """Types of `expressions`; `origins` are the parts of the user's text they come from."""
         shape = tuple(c.type for c in columns)
-        asked = [i for i, e in enumerate(expressions) if column_of(e) is None and (shape, e) not in self._known]
+        asked = [
+            i for i, e in enumerate(expressions) if column_of(e) is None and (shape, e) not in self._known
+        ]
         if asked:
             try:
                 answers = self._typer.types(columns, [expressions[i] for i in asked])
@@ -63,7 +65,7 @@ class Types:
         return self.of([Column("_0", left), Column("_1", right)], ["COALESCE(_0, _1)"])[0]
 
 
-def _placed(fault: ExpressionFault, origins: Sequence[exp.Expression | None]) -> SqlError:
+def _placed(fault: ExpressionFault, origins: Sequence[exp.Expr | None]) -> SqlError:
     index = fault.data.get("index")
     origin = origins[index] if index is not None and index < len(origins) else None
     return SqlError(message=fault.message, **(place(origin) if origin is not None else {}))

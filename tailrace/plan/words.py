@@ -69,9 +69,7 @@ class Words:
         """An identifier, quoted or not."""
         at = self.place()
         quoted = self.peek().startswith("`")
-        if self._at >= len(self._words) or not (
-            quoted or re.fullmatch(r"\w+", self.text)
-        ):
+        if self._at >= len(self._words) or not (quoted or re.fullmatch(r"\w+", self.text)):
             raise self.fault(f"the name of a {kind}")
         token = self.next()
         if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.RAW_STRING):
@@ -111,7 +109,9 @@ def check_name(kind: str, name: str, at: dict[str, int] | None = None) -> None:
     if not name.strip() or "\0" in name:
         raise SqlError(message=f"a {kind} needs a name without NUL characters", **where)
     if len(name) > MAX_NAME:
-        raise SqlError(message=f"the name of a {kind} has {len(name)} characters, at most {MAX_NAME} fit", **where)
+        raise SqlError(
+            message=f"the name of a {kind} has {len(name)} characters, at most {MAX_NAME} fit", **where
+        )
 
 
 def _words(token: Token) -> list[Token]:
@@ -123,9 +123,7 @@ def _words(token: Token) -> list[Token]:
         offset = token.text.index(part, offset)
         end = offset + len(part) - 1
         found.append(
-            Token(
-                token.token_type, part, token.line, column + end, token.start + offset, token.start + end
-            )
+            Token(token.token_type, part, token.line, column + end, token.start + offset, token.start + end)
         )
         offset = end + 1
     return found

@@ -107,6 +107,13 @@ def test_other_layouts_of_strings(kind: pa.DataType) -> None:
     texts = pa.array(["a", None, "b\0", "\1"])
     codec = KeyCodec([pa.string()])
     assert codec.encode([texts.cast(kind)]) == codec.encode([texts])
+    assert codec.encode([texts.cast(kind)[2:]]) == codec.encode([texts])[2:]
+
+
+def test_a_slice_of_large_binary_is_used_where_it_lies() -> None:
+    cells = pa.array([b"\0\0", b"a\1", b"b\0"], pa.large_binary())[1:]
+    found = KeyCodec([pa.binary()]).encode([cells]).to_pylist()
+    assert found == [b"\1a\1\2\0", b"\1b\1\1\0"]
 
 
 def test_what_lies_under_a_null_is_no_part_of_the_key() -> None:

@@ -1,0 +1,30 @@
+"""Tailrace keeps SQL views over key-value tables fresh: incrementally, on Spark, exactly once.
+
+>>> import tailrace as tr
+>>> db = tr.open("shop")                                                     # doctest: +SKIP
+>>> db.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, cust BIGINT)")       # doctest: +SKIP
+"""
+
+from tailrace import errors
+from tailrace.database import Database, open  # noqa: A004
+from tailrace.errors import TailraceError
+from tailrace.maintain.epochs import Epoch
+from tailrace.store.base import Cut, Written
+from tailrace.store.tables import Table
+from tailrace.verify.recompute import Report
+from tailrace.version import VERSION as __version__
+from tailrace.views.serve import View
+
+__all__ = [
+    "Cut",
+    "Database",
+    "Epoch",
+    "Report",
+    "Table",
+    "TailraceError",
+    "View",
+    "Written",
+    "__version__",
+    "errors",
+    "open",
+]

@@ -1,0 +1,230 @@
+"""A store opened for use: the public surface."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tailrace.errors import Closed, NotAStore
+from tailrace.maintain.epochs import LARGEST, Epoch, Epochs, Maintained, committed
+from tailrace.maintain.lock import held
+from tailrace.statements import Runner
+from tailrace.status import Status, status
+from tailrace.store import lmdb
+from tailrace.store.pins import pinned
+from tailrace.store.tables import Table
+from tailrace.verify.recompute import Report, verify
+from tailrace.views.catalog import Catalog
+from tailrace.views.serve import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def open(  # noqa: A001
+    path: str | os.PathLike[str],
+    *,
+    create: bool = True,
+    nodes: int = 2,
+    shards: int | None = None,
+    durable: bool = True,
+    map_size: int = lmdb.MAP_SIZE,
+    max_epoch: int = LARGEST,
+    spark: SparkSession | None = None,
+) -> Database:
+    """Open the store in a directory, making it if there is none (and `create` is true).
+
+    nodes, shards   how many parts tables and views are cut into; fixed when the store is made
+    durable         every write is on disk when it returns; False trusts the operating system not to crash
+    map_size        the most bytes that each part of the store may grow to; fixed when the store is made
+    max_epoch       the most operations one epoch takes on
+    spark           a session to run in; by default the active one, or a local one started when needed
+    """
+    directory = Path(path)
+    if str(path).startswith("hbase://"):
+        raise NotAStore(path=str(path), reason="only embedded stores (a directory) can be opened yet")
+    empty = not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
+    if create and empty:
+        settings = lmdb.Settings(nodes=nodes, shards=shards or 2 * nodes, map_size=map_size, durable=durable)
+        lmdb.create(directory, settings)
+    return Database(lmdb.LmdbStore(directory), max_epoch, spark)
+
+
+class Database:
+    """Tables, views and epochs of one store. Safe to use from several threads."""
+
+    def __init__(self, store: lmdb.LmdbStore, max_epoch: int, spark: SparkSession | None) -> None:
+        self._store = store
+        self._catalog = Catalog(store)
+        self._given, self._session = spark, None
+        self._epochs = Epochs(store, lambda: self.spark, max_epoch)
+        self._guard = threading.RLock()
+        self._stop = threading.Event()
+        self._closed = False
+
+    @property
+    def path(self) -> str:
+        return self._store.path
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session Tailrace uses, started when first needed."""
+        with self._guard:
+            if self._session is None:
+                from tailrace.source.session import session
+
+                self._session = session(self._given)
+            return self._session
+
+    # SQL
+
+    def sql(self, text: str, progress: Callable[[str], None] | None = None) -> pa.Table | None:
+        """Run statements (`;` between them); the rows of the last one if it has any."""
+        self._check()
+        return Runner(self, self._store, self._catalog, self._epochs, progress).run(text)
+
+    def query(self, text: str) -> pa.Table:
+        """Any SELECT over tables and views, run by Spark at the committed epoch, all at one cut."""
+        self._check()
+        return Runner(self, self._store, self._catalog, self._epochs).query(text)
+
+    def explain(self, view: str, *, json: bool = False) -> Any:
+        """How a view is maintained: a readable tree, or with `json` the same as data."""
+        from tailrace.plan.explain import explain_json, explain_tree
+
+        self._check()
+        roots = {v.name: v.root for v in self._catalog.views.values()}
+        name = self._catalog.view(view).name
+        return explain_json(name, roots) if json else explain_tree(name, roots)
+
+    # tables and views
+
+    def table(self, name: str) -> Table:
+        self._check()
+        return Table(self._store, self._catalog.table(name))
+
+    def view(self, name: str) -> View:
+        self._check()
+        return View(self._store, self._catalog.view(name), lambda: committed(self._store).epoch)
+
+    def tables(self) -> list[str]:
+        self._check()
+        return sorted(self._catalog.tables)
+
+    def views(self) -> list[str]:
+        self._check()
+        return sorted(self._catalog.views)
+
+    def drop(self, name: str) -> None:
+        """Drop a table or a view; `InUse` if views depend on it."""
+        self._check()
+        kind = "VIEW" if name.lower() in self._catalog.views else "TABLE"
+        self.sql(f"DROP {kind} `{name}`")
+
+    # maintenance
+
+    def refresh(self, progress: Callable[[Epoch], None] | None = None) -> Epoch:
+        """Bring every view up to everything logged so far."""
+        self._check()
+        with held(self.path, "runner"):
+            return self._refresh(progress)
+
+    def _refresh(self, progress: Callable[[Epoch], None] | None = None) -> Epoch:
+        with self._guard, held(self.path, "epoch", patience=60):
+            return self._epochs.refresh(self.maintained(), progress)
+
+    def maintained(self) -> Maintained:
+        from tailrace.maintain.compile import ViewSink
+
+        views = [ViewSink(v.state, v.root, v.place) for v in self._catalog.views.values()]
+        tables = {t.id: t for t in self._catalog.tables.values()}
+        return Maintained(tables, views, self._catalog.states)
+
+    def run(
+        self,
+        interval: float = 0.2,
+        *,
+        progress: Callable[[Epoch], None] | None = None,
+        until: Callable[[], bool] | None = None,
+    ) -> None:
+        """Refresh again and again, `interval` seconds after the last epoch, until stopped.
+
+        Ends cleanly after the epoch under way on SIGINT or SIGTERM (in the main thread), on `stop()` from
+        another thread, or when `until()` is true.
+        """
+        self._check()
+        self._stop.clear()
+        with held(self.path, "runner"), _stopping(self._stop):
+            while not self._stop.is_set() and not (until and until()):
+                epoch = self._refresh()
+                if progress and epoch.operations:
+                    progress(epoch)
+                self._stop.wait(interval)
+
+    def stop(self) -> None:
+        """End a `run` in another thread after the epoch under way."""
+        self._stop.set()
+
+    def verify(self, view: str) -> Report:
+        """Recompute a view by Spark SQL at its cut and compare, as multisets."""
+        self._check()
+        definition = self._catalog.view(view)
+        with pinned(self._store) as pin:
+            return verify(self.spark, self._store, self._catalog, definition, pin)
+
+    def status(self) -> Status:
+        """Tables, views, the committed epoch, and how far behind the views are."""
+        self._check()
+        return status(self._store, self._catalog)
+
+    # life
+
+    def close(self) -> None:
+        """Close the store. The Spark session, which may have other users, stays."""
+        if not self._closed:
+            self._closed = True
+            self._stop.set()
+            self._store.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Database({self.path!r})"
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed(path=self.path)
+
+
+class _stopping:  # noqa: N801
+    """Turn SIGINT and SIGTERM into a request to stop, where signals can be had: in the main thread."""
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in self.SIGNALS:
+                self._before[number] = signal.signal(number, lambda *_: self._stop.set())
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+

@@ -1,0 +1,55 @@
+"""Who runs epochs: file locks, which the system lets go of when their process dies.
+
+`runner` is held by whoever maintains views: for as long as `run` runs, or one `refresh`. `epoch` is held
+while one epoch or one change of the catalog is under way, so that views can be created and dropped between
+the epochs of a long run by another process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tailrace.errors import EpochsLocked
+
+PATIENCE = 600.0  # seconds that a change of the catalog waits for the epoch under way
+
+
+@contextmanager
+def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
+    """Hold a lock of the store; `EpochsLocked` names its holder when it stays taken."""
+    path = Path(store) / f"{name}.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise EpochsLocked(path=store, **_holder(descriptor)) from None
+                time.sleep(0.02)
+        note = {"pid": os.getpid(), "command": Path(sys.argv[0] or "python").name,
+                "since": datetime.now().isoformat(timespec="seconds")}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(note).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _holder(descriptor: int) -> dict[str, Any]:
+    try:
+        found = json.loads(os.pread(descriptor, 4096, 0))
+        return {"pid": found["pid"], "command": found["command"], "since": found["since"]}
+    except (ValueError, KeyError):
+        return {"pid": "unknown", "command": "just starting", "since": "just now"}

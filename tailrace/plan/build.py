@@ -1,0 +1,180 @@
+"""A query to plan nodes: names resolved, types known, everything that is not maintained yet refused.
+
+The plan says what the query means, close to how it was written; `rewrites` makes it cheap to maintain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from tailrace.errors import SqlError
+from tailrace.plan import functions
+from tailrace.plan.dialect import place
+from tailrace.plan.environment import Environment, Relation, Relations, renamed
+from tailrace.plan.expressions import cast, column
+from tailrace.plan.grouping import Item, aggregated
+from tailrace.plan.nodes import Aggregate, Node, Project, UnionAll
+from tailrace.plan.refuse import (
+    refuse_clauses,
+    refuse_distinct_on,
+    refuse_recursive,
+    refuse_relation,
+    refuse_set_operation,
+)
+from tailrace.plan.relations import from_clause
+from tailrace.plan.scope import Scope, expand_aliases, output_name, unknown
+from tailrace.plan.typer import ExpressionFault, Typer, Types
+from tailrace.types import Column, arrow
+
+__all__ = ["ExpressionFault", "Typer", "Types", "build"]
+
+
+def build(query: exp.Expr, relations: Relations, typer: Typer | Types) -> Node:
+    """The plan of a view's query.
+
+    `relations(name)` is the plan of a table or view, or None. ORDER BY without LIMIT is dropped: a view
+    has no order, its readers do.
+    """
+    types = typer if isinstance(typer, Types) else Types(typer)
+    try:
+        node = _query(query, Environment(relations, types, {}))
+    except RecursionError:
+        raise SqlError(message="the query is nested too deeply") from None
+    _require_storable(node, query)
+    return node
+
+
+def _require_storable(node: Node, query: exp.Expr) -> None:
+    seen: set[str] = set()
+    for item in node.columns:
+        if item.name.lower() in seen:
+            message = f"two columns of the view are called {item.name!r}; give one an alias with AS"
+            raise SqlError(message=message, **place(query))
+        if item.name.lower() == "_weight":
+            raise SqlError(
+                message="a column cannot be named '_weight': Tailrace needs the name", **place(query)
+            )
+        if "void" in item.type:
+            message = f"column {item.name!r} has no type; write CAST(NULL AS ...)"
+            raise SqlError(message=message, **place(query))
+        arrow(item.type)
+        seen.add(item.name.lower())
+
+
+def _query(query: exp.Expr, env: Environment) -> Node:
+    env = _with_ctes(query, env)
+    if isinstance(query, exp.Select):
+        return _select(query, env)
+    refuse_clauses(query)
+    if isinstance(query, exp.Subquery):
+        return _query(query.this, env)
+    if isinstance(query, exp.Union) and not query.args.get("by_name"):
+        return _union(query, env)
+    if isinstance(query, exp.SetOperation):
+        raise refuse_set_operation(query)
+    raise refuse_relation(query)
+
+
+def _with_ctes(query: exp.Expr, env: Environment) -> Environment:
+    clause = query.args.get("with_")
+    if clause is None:
+        return env
+    refuse_recursive(clause)
+    for cte in clause.expressions:
+        node = _query(cte.this, env)
+        names = [c.name for c in cte.args["alias"].args.get("columns") or ()]
+        if names and len(names) != len(node.columns):
+            message = f"{len(names)} column names for {len(node.columns)} columns of {cte.alias!r}"
+            raise SqlError(message=message, **place(cte))
+        env = env.with_cte(cte.alias, renamed(node, names) if names else node)
+    return env
+
+
+def _select(select: exp.Select, env: Environment) -> Node:
+    refuse_clauses(select)
+    refuse_distinct_on(select)
+    relation = from_clause(select, env, _query)
+    where = select.args.get("where")
+    if where is not None:
+        relation = env.filter(relation, where.this, "WHERE")
+    items = _items(select, relation.scope)
+    group, having = select.args.get("group"), select.args.get("having")
+    if group is not None or having is not None or any(functions.has_aggregate(i.tree) for i in items):
+        node = aggregated(relation, items, group, having, env)
+    else:
+        node = _projected(relation, items, env)
+    if select.args.get("distinct") is not None:
+        node = _distinct(node)
+    return node
+
+
+def _projected(relation: Relation, items: Sequence[Item], env: Environment) -> Node:
+    texts = [env.resolve(i.tree, relation) for i in items]
+    types = env.types.of(relation.node.columns, texts, [i.tree for i in items])
+    output = tuple(Column(i.name, kind) for i, kind in zip(items, types, strict=True))
+    return Project(relation.node, tuple(texts), output)
+
+
+def _distinct(node: Node) -> Node:
+    return Aggregate(node, tuple(range(len(node.columns))), ())
+
+
+def _items(select: exp.Select, scope: Scope) -> list[Item]:
+    """The select list with stars expanded and aliases of earlier items replaced by what they stand for."""
+    items: list[Item] = []
+    aliases: dict[str, exp.Expr] = {}
+    for tree in select.expressions:
+        if tree.is_star and not isinstance(tree, exp.Anonymous):
+            items += _star(tree, scope)
+            continue
+        if isinstance(tree, exp.Aliases):
+            raise SqlError(message="an expression has one alias", **place(tree))
+        name = tree.alias if isinstance(tree, exp.Alias) else output_name(tree)
+        body = tree.this if isinstance(tree, exp.Alias) else tree
+        body = expand_aliases(body, aliases, lambda c: scope.find(c) is None)
+        items.append(Item(name, body))
+        if isinstance(tree, exp.Alias):
+            aliases.setdefault(name.lower(), body)
+    return items
+
+
+def _star(tree: exp.Expr, scope: Scope) -> list[Item]:
+    star = tree if isinstance(tree, exp.Star) else tree.this
+    qualifier = None if tree is star else tree.args.get("table")
+    entries = scope.star(qualifier)
+    left_out = star.args.get("except_") or ()
+    for item in left_out:
+        if all(e.name.lower() != item.name.lower() for e in entries):
+            raise unknown("column", item.name, [e.name for e in entries], item)
+    names = {item.name.lower() for item in left_out}
+    return [Item(e.name, e.reference(tree)) for e in entries if e.name.lower() not in names]
+
+
+def _union(query: exp.Union, env: Environment) -> Node:
+    """UNION ALL by position, each branch cast to the common types; UNION is its DISTINCT."""
+    branches = [_query(query.this, env), _query(query.expression, env)]
+    widths = [len(b.columns) for b in branches]
+    if widths[0] != widths[1]:
+        message = f"UNION of {widths[0]} and {widths[1]} columns"
+        raise SqlError(message=message, **place(query.expression))
+    columns = zip(*(b.columns for b in branches), strict=True)
+    types = [env.types.common(one.type, other.type) for one, other in columns]
+    names = [c.name for c in branches[0].columns]
+    parts: list[Node] = []
+    for branch in (_as_types(b, names, types) for b in branches):
+        # UNION ALL is associative, and its first branch names the columns either way.
+        parts += branch.branches if isinstance(branch, UnionAll) else [branch]
+    node = UnionAll(tuple(parts))
+    return _distinct(node) if query.args.get("distinct") else node
+
+
+def _as_types(node: Node, names: Sequence[str], types: Sequence[str]) -> Node:
+    if [c.type for c in node.columns] == list(types):
+        return node if isinstance(node, UnionAll) else renamed(node, names)
+    expressions = tuple(
+        column(i) if c.type == kind else cast(column(i), kind)
+        for i, (c, kind) in enumerate(zip(node.columns, types, strict=True))
+    )
+    return Project(node, expressions, tuple(map(Column, names, types)))

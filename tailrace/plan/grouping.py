@@ -1,0 +1,269 @@
+"""GROUP BY, HAVING and aggregates: one Aggregate, a Project below it for what it reads, a Project above."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from tailrace.errors import SqlError
+from tailrace.plan import functions
+from tailrace.plan.dialect import generate, place
+from tailrace.plan.environment import Environment, Relation
+from tailrace.plan.expressions import column, conjuncts, parse_expr, position_of
+from tailrace.plan.joining import filtered
+from tailrace.plan.nodes import Aggregate, Call, Node, Project, column_of
+from tailrace.plan.refuse import refuse_expression, refuse_grouping
+from tailrace.plan.scope import expand_aliases, output_name
+from tailrace.types import Column
+
+_WRAPPERS = (exp.WithinGroup, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One column of a select list: its name and its expression as the user wrote it."""
+
+    name: str
+    tree: exp.Expr
+
+
+@dataclass
+class _Draft:
+    """What the Aggregate will read and compute, gathered while its users are rewritten."""
+
+    relation: Relation
+    groups: list[str] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    origins: list[exp.Expr] = field(default_factory=list)
+    calls: list[tuple[exp.Expr, exp.Expr]] = field(default_factory=list)
+    _index: dict[str, int] = field(default_factory=dict)
+
+    def read(self, text: str, origin: exp.Expr) -> int:
+        """The position at which the Aggregate's input will have this expression."""
+        if text not in self.inputs:
+            self.inputs.append(text)
+            self.origins.append(origin)
+        return self.inputs.index(text)
+
+    def call(self, tree: exp.Expr, origin: exp.Expr) -> int:
+        """The index of a call; one that is written twice is computed once."""
+        text = generate(tree)
+        if text not in self._index:
+            self._index[text] = len(self.calls)
+            self.calls.append((tree, origin))
+        return self._index[text]
+
+
+def aggregated(
+    relation: Relation, items: Sequence[Item], group: exp.Expr | None, having: exp.Expr | None,
+    env: Environment,
+) -> Node:  # fmt: skip
+    """SELECT items FROM relation GROUP BY group HAVING having."""
+    draft = _Draft(relation)
+    aliases = {i.name.lower(): i.tree for i in reversed(items)}
+    for tree in _group_trees(group, items, aliases, relation):
+        text = env.resolve(tree, relation)
+        if text not in draft.groups:
+            draft.groups.append(text)
+            draft.read(text, tree)
+    trees = [_over_groups(i.tree, draft, env) for i in items]
+    condition = None
+    if having is not None:
+        condition = _over_groups(_having(having.this, aliases, draft, env), draft, env)
+    node = _aggregate(draft, env)
+    if having is not None and condition is not None:
+        env.require_boolean(node.columns, condition, having.this, "HAVING")
+        node = filtered(node, conjuncts(condition))
+    types = env.types.of(node.columns, trees, [i.tree for i in items])
+    return Project(node, tuple(trees), tuple(Column(i.name, t) for i, t in zip(items, types, strict=True)))
+
+
+def _group_trees(
+    group: exp.Expr | None, items: Sequence[Item], aliases: dict[str, exp.Expr], relation: Relation
+) -> list[exp.Expr]:
+    if group is None:
+        return []
+    refuse_grouping(group)
+    if group.args.get("all"):
+        return [i.tree for i in items if not functions.has_aggregate(i.tree)]
+    trees = []
+    for tree in group.expressions:
+        if isinstance(tree, exp.Literal) and tree.is_int:
+            tree = _ordinal(tree, items)
+        else:
+            # As in Spark, a column of FROM comes before an alias of the select list.
+            tree = expand_aliases(tree, aliases, lambda c: relation.scope.find(c) is None)
+        for node in tree.walk():
+            if functions.is_aggregate(node):
+                message = f"aggregate {functions.name(node)}() cannot be grouped by"
+                raise SqlError(message=message, **place(node))
+        trees.append(tree)
+    return trees
+
+
+def _ordinal(tree: exp.Literal, items: Sequence[Item]) -> exp.Expr:
+    number = int(tree.name)
+    if not 1 <= number <= len(items):
+        message = f"GROUP BY {number}: the select list has {len(items)} columns"
+        raise SqlError(message=message, **place(tree))
+    return items[number - 1].tree
+
+
+def _having(tree: exp.Expr, aliases: dict[str, exp.Expr], draft: _Draft, env: Environment) -> exp.Expr:
+    """HAVING may use aliases of the select list; a grouped column of the same name comes first."""
+
+    def is_alias(node: exp.Column) -> bool:
+        if any(functions.is_aggregate(a) for a in _ancestors(node)):
+            return False
+        found = draft.relation.scope.find(node)
+        return found is None or column(found[0].position) not in draft.groups
+
+    return expand_aliases(tree, aliases, is_alias)
+
+
+def _ancestors(node: exp.Expr) -> list[exp.Expr]:
+    found = []
+    while node.parent is not None:
+        node = node.parent
+        found.append(node)
+    return found
+
+
+def _over_groups(tree: exp.Expr, draft: _Draft, env: Environment) -> str:
+    """An expression of the select list or HAVING over the Aggregate's output: groups, then calls."""
+    refuse_expression(tree)
+    resolved = draft.relation.scope.resolve(tree)
+
+    def rewrite(node: exp.Expr) -> exp.Expr:
+        if functions.is_aggregate(_unwrapped(node)):
+            return parse_expr(column(len(draft.groups) + _add_call(node, draft))).copy()
+        text = generate(node.unnest()) if not isinstance(node, exp.Identifier) else ""
+        if text in draft.groups:
+            return parse_expr(column(draft.groups.index(text))).copy()
+        position = position_of(node) if isinstance(node, exp.Column) else None
+        if position is not None:
+            name = draft.relation.node.columns[position].name
+            message = f"column {name!r} must be in GROUP BY or inside an aggregate"
+            raise SqlError(message=message, **place(node))
+        return node
+
+    return generate(resolved.transform(rewrite, copy=False).unnest())
+
+
+def _unwrapped(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, _WRAPPERS):
+        node = node.this
+    return node
+
+
+def _add_call(node: exp.Expr, draft: _Draft) -> int:
+    """Note an aggregate call; its arguments become columns of the Aggregate's input."""
+    origin = node
+    node = _without_filter(node.copy())
+    function = _unwrapped(node)
+    if _counts_rows(node):
+        return draft.call(parse_expr("COUNT(*)"), origin)
+    for slot in _slots(node, function):
+        for inner in slot.walk():
+            if functions.is_aggregate(inner):
+                message = f"aggregate {functions.name(inner)}() inside aggregate {functions.name(function)}()"
+                raise SqlError(message=message, **place(inner))
+        # An argument without columns stays as it is: percentile's must be a literal, for one.
+        if any(position_of(c) is not None for c in slot.find_all(exp.Column)):
+            position = draft.read(generate(slot.unnest()), slot.copy())
+            slot.replace(exp.Column(this=exp.Identifier(this=column(position))))
+    return draft.call(node, origin)
+
+
+def _counts_rows(node: exp.Expr) -> bool:
+    """COUNT(*), or COUNT of a constant that is not NULL."""
+    if functions.name(node) != "count" or len(node.expressions) != 1:
+        return False
+    argument = node.expressions[0]
+    return isinstance(argument, exp.Star | exp.Literal | exp.Boolean)
+
+
+def _slots(node: exp.Expr, function: exp.Expr) -> list[exp.Expr]:
+    """The argument expressions of a call: in the parentheses, after DISTINCT, in WITHIN GROUP (ORDER BY)."""
+    slots: list[exp.Expr] = []
+    for argument in function.expressions:
+        if isinstance(argument, exp.Distinct):
+            slots += argument.expressions
+        elif isinstance(argument, exp.Kwarg | exp.PropertyEQ):
+            slots.append(argument.expression)
+        else:
+            slots.append(argument)
+    while node is not function:
+        order = node.expression if isinstance(node, exp.WithinGroup) else None
+        slots += [ordered.this for ordered in (order.expressions if order is not None else ())]
+        node = node.this
+    return slots
+
+
+def _without_filter(node: exp.Expr) -> exp.Expr:
+    """`f(x) FILTER (WHERE c)` as `f(CASE WHEN c THEN x END)`: aggregates pass over NULLs."""
+    if not isinstance(node, exp.Filter):
+        return node
+    condition, call = node.expression.this, node.this
+    function = _unwrapped(call)
+    if _counts_rows(function):
+        function.set("expressions", [_when(condition, exp.Literal.number(1))])
+        return call
+    arguments = function.expressions
+    at = 1 if functions.name(function) in functions.SKIPS_BY_SECOND else 0
+    first = arguments[at].expressions[0] if isinstance(arguments[at], exp.Distinct) else arguments[at]
+    if isinstance(call, exp.WithinGroup) and functions.name(function) not in ("listagg", "string_agg"):
+        # percentile_cont(0.5) WITHIN GROUP (ORDER BY x): x is what it aggregates.
+        first = call.expression.expressions[0].this
+    first.replace(_when(condition, first.copy()))
+    return call
+
+
+def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
+
+
+def _aggregate(draft: _Draft, env: Environment) -> Node:
+    source = draft.relation.node
+    positions = [column_of(text) for text in draft.inputs]
+    if all(p is not None for p in positions):
+        node, place_of = source, [p for p in positions if p is not None]
+    else:
+        types = env.types.of(source.columns, draft.inputs, draft.origins)
+        output = tuple(_input_column(draft, i, kind) for i, kind in enumerate(types))
+        node, place_of = Project(source, tuple(draft.inputs), output), list(range(len(draft.inputs)))
+    groups = tuple(place_of[i] for i in range(len(draft.groups)))
+    trees = [_placed(tree, place_of) for tree, _ in draft.calls]
+    texts = [generate(tree) for tree in trees]
+    types = env.types.of(node.columns, texts, [origin for _, origin in draft.calls])
+    calls = [_call(tree, text, kind) for tree, text, kind in zip(trees, texts, types, strict=True)]
+    return Aggregate(node, groups, tuple(calls))
+
+
+def _input_column(draft: _Draft, index: int, kind: str) -> Column:
+    position = column_of(draft.inputs[index])
+    if position is not None:
+        return Column(draft.relation.node.columns[position].name, kind)
+    return Column(output_name(draft.origins[index]), kind)
+
+
+def _placed(tree: exp.Expr, place_of: Sequence[int]) -> exp.Expr:
+    """A call over the Aggregate's input, from one over the draft's list of inputs."""
+
+    def rewrite(node: exp.Expr) -> exp.Expr:
+        position = position_of(node) if isinstance(node, exp.Column) else None
+        if position is None:
+            return node
+        return exp.Column(this=exp.Identifier(this=column(place_of[position])))
+
+    return tree.transform(rewrite)  # type: ignore[no-any-return]
+
+
+def _call(tree: exp.Expr, text: str, kind: str) -> Call:
+    function = _unwrapped(tree)
+    found = [position_of(c) for slot in _slots(tree, function) for c in slot.find_all(exp.Column)]
+    distinct = any(isinstance(a, exp.Distinct) for a in function.expressions)
+    name = functions.name(function) or ""
+    return Call(name, tuple(p for p in found if p is not None), distinct, text, kind)

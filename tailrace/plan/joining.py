@@ -1,0 +1,190 @@
+"""Joins of two nodes under any condition, made of the equality joins that the plan has.
+
+A condition is a list of conjuncts over the left side's columns followed by the right side's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tailrace.errors import Unsupported
+from tailrace.plan.expressions import cast, column, conjoin, equality, is_true, refs, shift
+from tailrace.plan.nodes import Filter, Join, JoinKind, Node, Project, UnionAll, column_of
+from tailrace.plan.typer import Types
+from tailrace.types import Column, is_scalar
+
+# Conjuncts that read one side only may filter that side before the join, unless the side is preserved:
+# a row that fails must still come out of a LEFT join, padded.
+_FILTERS_LEFT = ("inner", "right", "semi")
+_FILTERS_RIGHT = ("inner", "left", "semi", "anti")
+
+
+@dataclass
+class _Split:
+    """Conjuncts sorted by the sides they read; right ones are over the right side's own positions."""
+
+    keys: list[tuple[str, str, bool]] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    right: list[str] = field(default_factory=list)
+    rest: list[str] = field(default_factory=list)
+
+
+def joined(left: Node, right: Node, kind: JoinKind, condition: Sequence[str], types: Types) -> Node:
+    """`left` joined with `right`: the left side's columns, then (unless semi or anti) the right side's."""
+    width = len(left.columns)
+    split = _split(condition, width)
+    residual = list(split.rest)
+    if kind in _FILTERS_LEFT:
+        left = filtered(left, split.left)
+    else:
+        residual += split.left
+    if kind in _FILTERS_RIGHT:
+        right = filtered(right, split.right)
+    else:
+        residual += [shift(text, width) for text in split.right]
+    if not residual:
+        return _keyed(left, right, kind, split.keys, types)
+    matches = filtered(_keyed(left, right, "inner", split.keys, types), residual)
+    return matches if kind == "inner" else _completed(left, right, kind, matches)
+
+
+def filtered(node: Node, condition: Sequence[str]) -> Node:
+    condition = [text for text in condition if not is_true(text)]
+    return Filter(node, conjoin(condition)) if condition else node
+
+
+def selected(node: Node, positions: Iterable[int]) -> Node:
+    """Only these columns, in this order."""
+    wanted = list(positions)
+    if wanted == list(range(len(node.columns))):
+        return node
+    return Project(node, tuple(column(p) for p in wanted), tuple(node.columns[p] for p in wanted))
+
+
+def link(text: str, width: int) -> tuple[str, str, bool] | None:
+    """An equality between the sides as (left expression, right expression, null-safe), each over its side."""
+    found = equality(text)
+    if found is None:
+        return None
+    one, other, null_safe = found
+    if _is_right(one, width) and _is_left(other, width):
+        one, other = other, one
+    if _is_left(one, width) and _is_right(other, width):
+        return one, shift(other, -width), null_safe
+    return None
+
+
+def _is_left(text: str, width: int) -> bool:
+    read = refs(text)
+    return bool(read) and max(read) < width
+
+
+def _is_right(text: str, width: int) -> bool:
+    read = refs(text)
+    return bool(read) and min(read) >= width
+
+
+def _split(condition: Sequence[str], width: int) -> _Split:
+    split = _Split()
+    for text in condition:
+        key = link(text, width)
+        if key is not None:
+            split.keys.append(key)
+        elif _is_left(text, width):
+            split.left.append(text)
+        elif _is_right(text, width):
+            split.right.append(shift(text, -width))
+        else:
+            split.rest.append(text)
+    return split
+
+
+def _keyed(
+    left: Node, right: Node, kind: JoinKind, keys: Sequence[tuple[str, str, bool]], types: Types
+) -> Node:
+    """An equality join; keys that are no columns yet are computed below it and dropped above it."""
+    widths = len(left.columns), len(right.columns)
+    usable, compared = _same_types(left, right, keys, types)
+    if compared and kind != "inner":
+        raise Unsupported(
+            construct="an outer, semi or anti join on a nested type",
+            reason="join keys must be of scalar types; compare its parts",
+        )
+    left, left_on = _extended(left, [k[0] for k in usable], types)
+    right, right_on = _extended(right, [k[1] for k in usable], types)
+    join = Join(left, right, kind, left_on, right_on, tuple(k[2] for k in usable))
+    shown = list(range(widths[0]))
+    if kind not in ("semi", "anti"):
+        shown += [len(left.columns) + p for p in range(widths[1])]
+    return filtered(selected(join, shown), compared)
+
+
+def _same_types(
+    left: Node, right: Node, keys: Sequence[tuple[str, str, bool]], types: Types
+) -> tuple[list[tuple[str, str, bool]], list[str]]:
+    """The keys with both sides cast to one type; and, as conditions, those that no arrangement can hold."""
+    usable, compared = [], []
+    left_types = types.of(left.columns, [k[0] for k in keys])
+    right_types = types.of(right.columns, [k[1] for k in keys])
+    for (one, other, null_safe), left_type, right_type in zip(keys, left_types, right_types, strict=True):
+        common = types.common(left_type, right_type)
+        if not is_scalar(common):
+            operator = "<=>" if null_safe else "="
+            compared.append(f"({one}) {operator} ({shift(other, len(left.columns))})")
+            continue
+        one = one if left_type == common else cast(one, common)
+        other = other if right_type == common else cast(other, common)
+        if (one, other, null_safe) not in usable:
+            usable.append((one, other, null_safe))
+    return usable, compared
+
+
+def _extended(node: Node, expressions: Sequence[str], types: Types) -> tuple[Node, tuple[int, ...]]:
+    """`node` with the expressions that are not columns of it appended, and where each one is."""
+    width = len(node.columns)
+    extra = list(dict.fromkeys(e for e in expressions if column_of(e) is None))
+    positions = tuple(width + extra.index(e) if column_of(e) is None else int(e[1:]) for e in expressions)
+    if not extra:
+        return node, positions
+    output = node.columns + tuple(map(Column, extra, types.of(node.columns, extra)))
+    return Project(node, tuple(column(i) for i in range(width)) + tuple(extra), output), positions
+
+
+def _completed(left: Node, right: Node, kind: JoinKind, matches: Node) -> Node:
+    """An outer, semi or anti join, given its matching pairs.
+
+    What a pair-wise condition leaves unmatched is known only after it: `left` minus the left parts of
+    `matches`. So LEFT = matches + pad(left anti matches), and so on.
+    """
+    width = len(left.columns)
+    if kind in ("semi", "anti"):
+        return _matching(left, matches, 0, kind)
+    parts = [matches]
+    if kind in ("left", "full"):
+        parts.append(_padded(_matching(left, matches, 0, "anti"), (), right.columns))
+    if kind in ("right", "full"):
+        parts.append(_padded(_matching(right, matches, width, "anti"), left.columns, ()))
+    return UnionAll(tuple(parts))
+
+
+def _matching(side: Node, matches: Node, offset: int, kind: JoinKind) -> Node:
+    """Rows of `side` that are (semi) or are not (anti) in `matches`, where they begin at `offset`."""
+    # Without a key, rows that are equal in every column match the same partners, so all columns identify.
+    identity = side.key if side.key else tuple(range(len(side.columns)))
+    if not all(is_scalar(side.columns[p].type) for p in identity):
+        raise Unsupported(
+            construct="an outer, semi or anti join with a condition that is no equality, over nested types",
+            reason="select the primary key of each table in the joined subquery",
+        )
+    taken = selected(matches, [offset + p for p in identity])
+    # Null-safe: a row with NULLs is still itself.
+    return Join(side, taken, kind, identity, tuple(range(len(identity))), (True,) * len(identity))
+
+
+def _padded(node: Node, before: tuple[Column, ...], after: tuple[Column, ...]) -> Node:
+    def nulls(columns: tuple[Column, ...]) -> tuple[str, ...]:
+        return tuple(cast("NULL", c.type) for c in columns)
+
+    copied = tuple(column(i) for i in range(len(node.columns)))
+    return Project(node, (*nulls(before), *copied, *nulls(after)), before + node.columns + after)

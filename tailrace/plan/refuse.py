@@ -1,0 +1,157 @@
+"""SQL that is valid but not maintained yet: each construct is refused by name and place.
+
+To support one, take its line out of a table here and give it a node in `build`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sqlglot import exp
+
+from tailrace.errors import Unsupported
+from tailrace.plan import functions
+from tailrace.plan.dialect import place
+
+NOT_YET = "not maintained incrementally yet"
+
+
+def unsupported(construct: str, node: exp.Expr, reason: str = NOT_YET) -> Unsupported:
+    return Unsupported(construct=construct, reason=reason, **place(node))
+
+
+# Clauses of a query, by sqlglot's argument name, in the order a user would rather hear of them.
+_CLAUSES: dict[str, str] = {
+    "laterals": "LATERAL VIEW",
+    "qualify": "QUALIFY",
+    "windows": "WINDOW",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "sort": "SORT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "sample": "TABLESAMPLE",
+    "pivots": "PIVOT",
+    "match": "MATCH_RECOGNIZE",
+    "connect": "CONNECT BY",
+    "prewhere": "PREWHERE",
+    "locks": "FOR UPDATE",
+    "into": "INTO",
+    "version": "VERSION AS OF",
+    "changes": "CHANGES",
+}
+
+
+def refuse_clauses(query: exp.Expr) -> None:
+    """Clauses of a SELECT, set operation, subquery or table that need more than a linear operator."""
+    for argument, construct in _CLAUSES.items():
+        clause = query.args.get(argument)
+        if not clause:
+            continue
+        if argument == "limit" and query.args.get("order"):
+            construct = "ORDER BY with LIMIT"
+        if argument == "pivots" and clause[0].args.get("unpivot"):
+            construct = "UNPIVOT"
+        first = clause[0] if isinstance(clause, list) else clause
+        # A clause of literals alone has places too; one of nothing takes its query's.
+        raise unsupported(construct, first if place(first) else query)
+
+
+def refuse_grouping(group: exp.Expr) -> None:
+    """ROLLUP, CUBE and GROUPING SETS."""
+    for node in group.walk():
+        for kind, construct in (
+            (exp.Rollup, "ROLLUP"),
+            (exp.Cube, "CUBE"),
+            (exp.GroupingSets, "GROUPING SETS"),
+        ):
+            if isinstance(node, kind):
+                raise unsupported(construct, node if place(node) else group)
+    if group.args.get("totals"):
+        raise unsupported("WITH TOTALS", group)
+
+
+def refuse_distinct_on(select: exp.Select) -> None:
+    distinct = select.args.get("distinct")
+    if distinct is not None and distinct.args.get("on"):
+        raise unsupported("DISTINCT ON", distinct)
+
+
+def refuse_expression(tree: exp.Expr) -> None:
+    """Parts of an expression that are no function of one row or one group."""
+    for node in tree.walk(bfs=False):
+        construct = next((found for found in _constructs(node) if found), None)
+        if construct:
+            raise unsupported(construct, node)
+
+
+def _constructs(node: exp.Expr) -> Iterator[str | None]:
+    for check in (_window, _subquery, _generator, _special_function, _parameter):
+        yield check(node)
+
+
+def _window(node: exp.Expr) -> str | None:
+    return "window function (OVER)" if isinstance(node, exp.Window) else None
+
+
+def _subquery(node: exp.Expr) -> str | None:
+    if isinstance(node, exp.Exists):
+        return "EXISTS (subquery)"
+    if isinstance(node, exp.In) and node.args.get("query"):
+        return "IN (subquery)"
+    if isinstance(node, exp.Any | exp.All) and node.find(exp.Select):
+        return f"{node.key.upper()} (subquery)"
+    return "scalar subquery" if isinstance(node, exp.Query) else None
+
+
+def _generator(node: exp.Expr) -> str | None:
+    word = functions.name(node)
+    return f"table-generating function {word}()" if word in functions.GENERATORS else None
+
+
+def _special_function(node: exp.Expr) -> str | None:
+    word = functions.name(node)
+    if word in functions.WINDOW_ONLY:
+        return f"window function {word}()"
+    if word in functions.TIME_WINDOWS:
+        return f"time window {word}()"
+    return f"{word}()" if word in ("grouping", "grouping_id") else None
+
+
+def _parameter(node: exp.Expr) -> str | None:
+    return "a parameter marker" if isinstance(node, exp.Placeholder | exp.Parameter) else None
+
+
+def refuse_set_operation(query: exp.Expr) -> Unsupported:
+    """INTERSECT and EXCEPT, and UNION matched by name."""
+    if isinstance(query, exp.Union):
+        return unsupported("UNION BY NAME", query)
+    word = "INTERSECT" if isinstance(query, exp.Intersect) else "EXCEPT"
+    return unsupported(word if query.args.get("distinct") else f"{word} ALL", query)
+
+
+def refuse_recursive(with_: exp.Expr) -> None:
+    if with_.args.get("recursive"):
+        raise unsupported("WITH RECURSIVE", with_)
+
+
+def refuse_relation(node: exp.Expr) -> Unsupported:
+    """What may stand in FROM besides tables, views and subqueries."""
+    for kind, describe in _RELATIONS:
+        if isinstance(node, kind):
+            return unsupported(describe(node), node)
+    return unsupported(f"{node.key.upper()} in FROM", node)
+
+
+def _table_function(node: exp.Expr) -> str:
+    word = functions.name(node.this)
+    return f"table function {word}()" if word else "LATERAL subquery"
+
+
+_RELATIONS: tuple[tuple[type[exp.Expr], Callable[[exp.Expr], str]], ...] = (
+    (exp.Values, lambda _: "VALUES"),
+    (exp.Lateral, _table_function),
+    (exp.Unnest, lambda _: "table function unnest()"),
+    (exp.Table, _table_function),
+    (exp.TableFromRows, lambda _: "table function"),
+)

@@ -1,0 +1,220 @@
+"""Running SQL statements against a store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from sqlglot import exp
+
+from tailrace import types
+from tailrace.errors import NameTaken, SqlError, UnknownName, Unsupported
+from tailrace.maintain.compile import ViewSink
+from tailrace.maintain.epochs import Epochs, Maintained
+from tailrace.maintain.lock import PATIENCE, held
+from tailrace.maintain.typer import SparkTyper, reason
+from tailrace.plan import dialect
+from tailrace.plan.build import build
+from tailrace.plan.nodes import Node, Scan
+from tailrace.plan.rewrites import rewrite
+from tailrace.plan.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
+from tailrace.plan.zones import view_place
+from tailrace.source.frames import table_rows
+from tailrace.source.session import session
+from tailrace.store.base import Store
+from tailrace.store.pins import pinned
+from tailrace.types import Column
+from tailrace.views.catalog import Catalog
+from tailrace.views.frames import view_frame
+
+if TYPE_CHECKING:
+    from tailrace.database import Database
+
+
+class Runner:
+    """Carries out statements; nothing is changed by one that fails."""
+
+    def __init__(
+        self,
+        db: Database,
+        store: Store,
+        catalog: Catalog,
+        epochs: Epochs,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        self._db, self._store, self._catalog, self._epochs = db, store, catalog, epochs
+        self._say = progress or (lambda _: None)
+
+    def run(self, text: str) -> pa.Table | None:
+        result = None
+        for statement in parse(text):
+            result = self._run(statement)
+        return result
+
+    def _run(self, statement: Statement) -> pa.Table | None:
+        match statement:
+            case Query(sql):
+                return self.query(sql)
+            case Show("tables"):
+                return self._names(sorted(self._catalog.tables))
+            case Show():
+                return self._names(sorted(self._catalog.views))
+            case Describe(name):
+                return self._describe(name)
+            case CreateTable():
+                self._create_table(statement)
+            case CreateView():
+                self._create_view(statement)
+            case Drop():
+                self._drop(statement)
+        return None
+
+    @staticmethod
+    def _names(names: list[str]) -> pa.Table:
+        return pa.table({"name": pa.array(names, pa.string())})
+
+    def _describe(self, name: str) -> pa.Table:
+        key: list[str]
+        if name in self._catalog.views:
+            view = self._catalog.views[name]
+            columns, key = view.columns, view.key_names or []
+        else:
+            table = self._catalog.tables.get(name)
+            if table is None:
+                raise UnknownName(kind="table or view", name=name)
+            columns, key = table.columns, list(table.key)
+        return pa.table(
+            {
+                "column": pa.array([c.name for c in columns], pa.string()),
+                "type": pa.array([c.type for c in columns], pa.string()),
+                "key": pa.array([c.name in key for c in columns], pa.bool_()),
+            }
+        )
+
+    # tables
+
+    def _create_table(self, wanted: CreateTable) -> None:
+        with self._changing():
+            if self._taken(wanted.name, wanted.if_not_exists):
+                return
+            for column in wanted.columns:
+                types.arrow(column.type)
+            self._catalog.add_table(wanted.name, wanted.columns, wanted.key)
+
+    def _taken(self, name: str, tolerated: bool) -> bool:
+        kind = "view" if name in self._catalog.views else "table" if name in self._catalog.tables else None
+        if kind and not tolerated:
+            raise NameTaken(kind=kind, name=name)
+        return kind is not None
+
+    def _changing(self) -> contextlib.AbstractContextManager[None]:
+        """Catalog changes wait for the epoch under way, in whichever process it is."""
+        return held(self._store.path, "epoch", patience=PATIENCE)
+
+    def _drop(self, wanted: Drop) -> None:
+        known = self._catalog.views if wanted.kind == "view" else self._catalog.tables
+        if wanted.name not in known and wanted.if_exists:
+            return
+        with self._changing():
+            if wanted.kind == "table":
+                table = self._catalog.drop_table(wanted.name)
+                self._store.drop_rows(table)
+            else:
+                self._catalog.drop_view(wanted.name)
+                self._clear_leftovers()
+
+    def _clear_leftovers(self) -> None:
+        """Remove what views that are no more, or never came to be, left in the shards."""
+        for state in (leftovers := self._catalog.leftovers()):
+            for shard in range(self._store.shards):
+                self._store.shard(shard).drop(state)
+        if leftovers:
+            self._catalog.clear_leftovers()
+
+    # views
+
+    def _create_view(self, wanted: CreateView) -> None:
+        if wanted.or_replace:
+            raise Unsupported(construct="CREATE OR REPLACE", reason="drop the view and create it again")
+        if self._taken(wanted.name, wanted.if_not_exists):
+            return
+        self._say("planning")
+        root, uses = self._plan(wanted.query)
+        columns = self._checked(wanted.query_sql, root, uses)
+        with self._changing():
+            if self._taken(wanted.name, wanted.if_not_exists):
+                return
+            self._clear_leftovers()
+            self._say("refreshing the views there are")
+            self._epochs.refresh(self._db.maintained())
+            draft = self._catalog.draft_view(wanted.name, wanted.query_sql, root, columns, view_place(root), uses)
+            self._say("building")
+            maintained = self._db.maintained()
+            shared = frozenset(maintained.states.values())
+            everything = Maintained(maintained.tables, [], {**maintained.states, **draft.fresh})
+            self._epochs.build(everything, ViewSink(draft.view.state, root, draft.view.place), shared)
+            self._catalog.add_view(draft)
+
+    def _plan(self, query: exp.Expression) -> tuple[Node, list[str]]:
+        uses: list[str] = []
+
+        def relation(name: str) -> Node | None:
+            name = name.lower()
+            if name in self._catalog.views:
+                found: Node = self._catalog.views[name].root
+            elif name in self._catalog.tables:
+                table = self._catalog.tables[name]
+                found = Scan(name, table.id, table.columns, table.positions, tuple(range(len(table.columns))))
+            else:
+                return None
+            uses.append(name)
+            return found
+
+        typer = SparkTyper(self._db.spark)
+        return rewrite(build(query, relation, typer), typer), uses
+
+    def _checked(self, sql: str, root: Node, uses: list[str]) -> tuple[Column, ...]:
+        """The view's columns under the names Spark gives them; a plan of other types than Spark's is refused."""
+        spark = session(self._db.spark)
+        for name in set(uses):
+            source = self._catalog.views.get(name) or self._catalog.tables[name]
+            empty = spark.range(0).selectExpr(*(f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in source.columns))
+            empty.createOrReplaceTempView(f"`{name}`")
+        try:
+            schema = spark.sql(sql).schema
+        except PySparkException as error:
+            raise SqlError(message=reason(error)) from None
+        kinds = [f.dataType.simpleString() for f in schema]
+        planned = [c.type for c in root.columns]
+        if kinds != planned:
+            raise Unsupported(construct="this query", reason=f"Spark types it {kinds}, the plan {planned}")
+        for kind in kinds:
+            types.arrow(kind)
+        return tuple(Column(f.name, k) for f, k in zip(schema, kinds, strict=True))
+
+    # queries
+
+    def query(self, text: str) -> pa.Table:
+        spark = session(self._db.spark)
+        with pinned(self._store) as pin:
+            for name in self._mentioned(text):
+                if name in self._catalog.views:
+                    view = self._catalog.views[name]
+                    found = view_frame(spark, self._store.path, self._store.shards, view, pin.epoch)
+                else:
+                    table = self._catalog.tables[name]
+                    found = table_rows(spark, self._store.path, self._store.nodes, table, pin.cut)
+                found.createOrReplaceTempView(f"`{name}`")
+            try:
+                return spark.sql(text).toArrow()
+            except PySparkException as error:
+                raise SqlError(message=reason(error)) from None
+
+    def _mentioned(self, text: str) -> set[str]:
+        tree = dialect.parse(text)
+        names = {t.name.lower() for part in tree for t in part.find_all(exp.Table)}
+        return {n for n in names if n in self._catalog.views or n in self._catalog.tables}
+

@@ -1,0 +1,49 @@
+"""How a store is doing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tailrace.maintain.epochs import committed
+from tailrace.store.base import Store
+from tailrace.views.catalog import Catalog
+
+
+@dataclass(frozen=True)
+class Status:
+    """`lag_operations` are logged but not yet in the views; `lag_seconds` is the age of the oldest of them."""
+
+    path: str
+    epoch: int
+    cut: list[int]
+    lag_operations: int
+    lag_seconds: float
+    committed_at: float | None
+    tables: list[dict[str, Any]]
+    views: list[dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def status(store: Store, catalog: Catalog) -> Status:
+    done, newest = committed(store), store.newest_cut()
+    waiting = store.written_at(done.cut.transaction) if newest.transaction > done.cut.transaction else None
+    return Status(
+        path=store.path,
+        epoch=done.epoch,
+        cut=list(done.cut.offsets),
+        lag_operations=newest.operations - done.cut.operations,
+        lag_seconds=max(0.0, time.time() - waiting) if waiting is not None else 0.0,
+        committed_at=done.at or None,
+        tables=[
+            {"name": t.name, "key": list(t.key), "columns": {c.name: c.type for c in t.columns}}
+            for t in sorted(catalog.tables.values(), key=lambda t: t.name)
+        ],
+        views=[
+            {"name": v.name, "key": v.key_names, "columns": {c.name: c.type for c in v.columns}, "uses": list(v.uses)}
+            for v in sorted(catalog.views.values(), key=lambda v: v.name)
+        ],
+    )

@@ -1,0 +1,65 @@
+"""Pins: readers that need an epoch to stay readable for a while.
+
+A pin is a document that names an epoch, its cut and the process that reads there. While it stands, undo
+records after that epoch and the log after that cut are kept. A pin whose process is gone counts no more.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from tailrace.store.base import Cut, Store
+
+_PREFIX = "pin:"
+
+
+class Pin(NamedTuple):
+    epoch: int
+    cut: Cut
+
+
+@contextmanager
+def pinned(store: Store) -> Iterator[Pin]:
+    """Keep the committed epoch readable inside the block."""
+    name = f"{_PREFIX}{uuid.uuid4()}"
+    while True:
+        found = store.document("committed") or {"epoch": 0, "cut": [0, [0] * store.nodes]}
+        pin = Pin(found["epoch"], Cut(found["cut"][0], tuple(found["cut"][1])))
+        note = {"epoch": pin.epoch, "cut": found["cut"], "pid": os.getpid(), "host": socket.gethostname(),
+                "at": time.time()}
+        store.change_documents({name: note})
+        # an epoch may have been committed before the pin stood: then what it needs may be gone already
+        if (store.document("committed") or found)["epoch"] == pin.epoch:
+            break
+    try:
+        yield pin
+    finally:
+        store.change_documents({name: None})
+
+
+def oldest_pinned(store: Store) -> Pin | None:
+    """The oldest epoch a living reader needs; pins of dead processes are removed."""
+    oldest: Pin | None = None
+    for name, note in store.documents(_PREFIX).items():
+        if note["host"] == socket.gethostname() and not _alive(note["pid"]):
+            store.change_documents({name: None})
+            continue
+        pin = Pin(note["epoch"], Cut(note["cut"][0], tuple(note["cut"][1])))
+        oldest = pin if oldest is None or pin.epoch < oldest.epoch else oldest
+    return oldest
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,114 @@
+"""A table as users write and read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.errors import NullKey
+from tailrace.store.base import Change, Store, TableDef, Written
+from tailrace.store.clip import clip, clip_one
+from tailrace.store.convert import Rows, array_of, key_values, to_batch
+from tailrace.types import Column
+
+
+class Table:
+    """Rows under a primary key. Every write is one durable transaction, atomic for all its rows."""
+
+    def __init__(self, store: Store, definition: TableDef) -> None:
+        self._store, self._def = store, definition
+
+    @property
+    def name(self) -> str:
+        return self._def.name
+
+    @property
+    def key(self) -> list[str]:
+        """The names of the primary key's columns."""
+        return list(self._def.key)
+
+    @property
+    def columns(self) -> list[Column]:
+        return list(self._def.columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._def.schema
+
+    def put(self, row: Mapping[str, Any]) -> Written:
+        """Insert or replace one row; columns not given become NULL."""
+        return self.put_many([row])
+
+    def put_many(self, rows: Rows) -> Written:
+        """Insert or replace rows, all or none: dicts, a pyarrow Table or RecordBatch, or a pandas DataFrame."""
+        return self._write("put", to_batch(self._def, rows))
+
+    def update(self, row: Mapping[str, Any]) -> Written:
+        """Change only the given columns of one row; `NoSuchRow` if its key is not there."""
+        return self.update_many([row])
+
+    def update_many(self, rows: Sequence[Mapping[str, Any]]) -> Written:
+        """Partial updates, all or none. Rows may give different columns."""
+        changes = []
+        by_columns: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+        for row in rows:
+            by_columns.setdefault(tuple(sorted(row)), []).append(row)
+        for group in by_columns.values():
+            names = [n for n in self._def.schema.names if n.lower() in {str(c).lower() for c in group[0]}]
+            for key in self._def.key:
+                if key not in names:
+                    raise NullKey(row=0, column=key, table=self.name)
+            batch = to_batch(self._def, group, names)
+            changes.append(Change(self._def, "update", batch))
+        return self._store.write(changes)
+
+    def delete(self, key: Any) -> Written:
+        """Delete one row, if it is there. A composite key is a tuple."""
+        return self.delete_many([key])
+
+    def delete_many(self, keys: Sequence[Any]) -> Written:
+        """Delete rows, all in one transaction; keys that are not there are passed over."""
+        return self._write("delete", self._keys(keys))
+
+    def get(self, key: Any) -> dict[str, Any] | None:
+        """The newest row under a key."""
+        values = key_values(self.name, self._key_columns, key)
+        encoded = clip_one(self._def.keys.encode_one(values))
+        found = self._store.get(self._def, [encoded])
+        return self._def.rows.decode_one(found[encoded]) if encoded in found else None
+
+    def get_many(self, keys: Sequence[Any]) -> pa.Table:
+        """The newest rows under these keys, in their order, those that exist."""
+        batch = self._keys(keys)
+        encoded = clip(self._def.keys.encode(self._def.key_columns(batch), batch.num_rows)).to_pylist()
+        found = self._store.get(self._def, encoded)
+        return pa.Table.from_batches([self._def.rows.decode([found[k] for k in encoded if k in found])])
+
+    def scan(self) -> pa.Table:
+        """All rows as they are now."""
+        return pa.Table.from_batches(self.batches(), schema=self.schema)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows as they are now, a batch at a time."""
+        everything = range(len(self._def.columns))
+        for node in range(self._store.nodes):
+            yield from self._store.rows(self._def, node, None, everything)
+
+    @property
+    def _key_columns(self) -> list[Column]:
+        return [self._def.columns[p] for p in self._def.positions]
+
+    def _keys(self, keys: Sequence[Any]) -> pa.RecordBatch:
+        listed = [key_values(self.name, self._key_columns, key) for key in keys]
+        arrays = [
+            array_of([v[i] for v in listed], c.name, self.schema.field(c.name).type)
+            for i, c in enumerate(self._key_columns)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=list(self._def.key))
+
+    def _write(self, mode: Any, rows: pa.RecordBatch) -> Written:
+        return self._store.write([Change(self._def, mode, rows)])
+
+

@@ -1,0 +1,1 @@
+"""Checking views against their definition. Never uses the code that maintains them."""

@@ -1,0 +1,1 @@
+"""What views there are, and reading them."""

@@ -1,0 +1,44 @@
+"""Tables and views as Spark sees them: at one pinned epoch, under their own names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from tailrace import types
+from tailrace.source.frames import frame
+from tailrace.store.lmdb import attach
+from tailrace.store.rows import RowCodec
+from tailrace.views.catalog import ViewDef
+
+WEIGHT_COLUMN = "_weight"
+
+
+def view_rows(spark: SparkSession, store: str, shards: int, view: ViewDef, epoch: int) -> DataFrame:
+    """The view's stored rows at an epoch, each with how often it is there."""
+    state, columns, keyed = view.state, view.columns, view.key is not None
+
+    def read(shard: int) -> Iterator[pa.RecordBatch]:
+        codec = RowCodec(types.schema(columns))
+        with attach(store).shard(shard).at(epoch) as snapshot:
+            for run in snapshot.scan(state):
+                values = [v for _, v in run]
+                weights = [1] * len(values)
+                if not keyed:
+                    weights = [int.from_bytes(v[:8], "little", signed=True) for v in values]
+                    values = [v[8:] for v in values]
+                yield codec.decode(values).append_column(WEIGHT_COLUMN, pa.array(weights, pa.int64()))
+
+    schema = ", ".join([f"`{c.name}` {c.type}" for c in columns] + [f"{WEIGHT_COLUMN} bigint"])
+    return frame(spark, shards, read, schema)
+
+
+def view_frame(spark: SparkSession, store: str, shards: int, view: ViewDef, epoch: int) -> DataFrame:
+    """The view as a plain relation: duplicates as rows of their own."""
+    rows = view_rows(spark, store, shards, view, epoch)
+    names = [f"`{c.name}`" for c in view.columns]
+    if view.key is None:
+        rows = rows.selectExpr(*names, f"explode(sequence(1L, {WEIGHT_COLUMN})) AS _copy")
+    return rows.selectExpr(*names)

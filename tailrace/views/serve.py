@@ -1,0 +1,196 @@
+"""Reading views: all reads are of the committed epoch, even while the next one is half applied."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace import types
+from tailrace.errors import BadKey, SnapshotGone
+from tailrace.store.base import ShardSnapshot, Store
+from tailrace.store.clip import DIGEST, LIMIT, clip_one
+from tailrace.store.convert import key_values
+from tailrace.store.keys import KeyCodec
+from tailrace.store.place import place_one
+from tailrace.store.rows import RowCodec
+from tailrace.store.shards import prefix_range
+from tailrace.types import Column
+from tailrace.views.catalog import ViewDef
+
+T = TypeVar("T")
+_WEIGHT = struct.Struct("<q")
+ATTEMPTS = 100  # a read is repeated when epochs overtake it; each attempt takes microseconds
+
+
+class View:
+    """A materialized view, served as a keyed table."""
+
+    def __init__(self, store: Store, definition: ViewDef, committed: Callable[[], int]) -> None:
+        self._store, self._def, self._committed = store, definition, committed
+
+    @property
+    def name(self) -> str:
+        return self._def.name
+
+    @property
+    def sql(self) -> str:
+        return self._def.sql
+
+    @property
+    def key(self) -> list[str] | None:
+        """The names of the key's columns: [] for a view of one row, None for a view without a key."""
+        return self._def.key_names
+
+    @property
+    def columns(self) -> list[Column]:
+        return list(self._def.columns)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return types.schema(self._def.columns)
+
+    @cached_property
+    def _rows(self) -> RowCodec:
+        return RowCodec(self.schema)
+
+    @cached_property
+    def _key_columns(self) -> list[Column]:
+        if self._def.key is None:
+            raise BadKey(name=self.name, columns="nothing", reason="use scan() or SQL to read a view without a key")
+        return [self._def.columns[p] for p in self._def.key]
+
+    @cached_property
+    def _keys(self) -> KeyCodec:
+        return KeyCodec([types.arrow(c.type) for c in self._key_columns])
+
+    @cached_property
+    def _placed(self) -> tuple[list[int], list[pa.DataType]] | None:
+        """Where in the key the columns are that say which shard; None when a key does not tell."""
+        key = self._def.key or ()
+        placed = self._def.place
+        if any(p not in key or not types.is_scalar(self._def.columns[p].type) for p in placed):
+            return None
+        return [key.index(p) for p in placed], [types.arrow(self._def.columns[p].type) for p in placed]
+
+    def get(self, key: Any = ()) -> dict[str, Any] | None:
+        """The row under a key (a tuple if composite), or None."""
+        values = key_values(self.name, self._key_columns, key)
+        encoded = clip_one(self._keys.encode_one(values))
+        for shard in self._shards(values):
+            row = self._read(shard, lambda s: s.get_many(self._def.state, [encoded])).get(encoded)
+            if row is not None:
+                return self._rows.decode_one(row)
+        return None
+
+    def get_many(self, keys: Sequence[Any]) -> pa.Table:
+        """The rows under these keys, in their order, those that exist, all of one epoch."""
+        listed = [key_values(self.name, self._key_columns, key) for key in keys]
+        encoded = [clip_one(self._keys.encode_one(values)) for values in listed]
+        wanted: dict[int, list[bytes]] = {}
+        for values, key in zip(listed, encoded, strict=True):
+            for shard in self._shards(values):
+                wanted.setdefault(shard, []).append(key)
+        found: dict[bytes, bytes] = {}
+        for part in self._read_all(
+            sorted(wanted), lambda shard, s: s.get_many(self._def.state, wanted[shard])
+        ):
+            found.update(part)
+        return self._table([found[k] for k in encoded if k in found])
+
+    def scan(
+        self, prefix: Any = None, *, start: Any = None, stop: Any = None, limit: int | None = None
+    ) -> pa.Table:
+        """Rows in key order: all, those whose key begins with `prefix`, or those with start <= key < stop.
+
+        `prefix`, `start` and `stop` are values of the first key columns (a tuple for several). A view
+        without a key gives its rows in no particular order, each as often as it is there.
+        """
+        low, high = self._bounds(prefix, start, stop)
+        entries: list[tuple[bytes, bytes]] = []
+        for part in self._read_all(range(self._store.shards), lambda _, s: _collect(s, self._def.state, low, high, limit)):
+            entries += part
+        if self._def.key is None:
+            return self._bag([value for _, value in entries], limit)
+        keys = pa.array([k for k, _ in entries], pa.large_binary())
+        table = self._table([v for _, v in entries]).take(pc.sort_indices(keys))
+        if any(len(k) >= LIMIT - DIGEST for k, _ in entries):
+            table = self._exact(table, prefix, start, stop)
+        return table if limit is None else table.slice(0, limit)
+
+    def _exact(self, table: pa.Table, prefix: Any, start: Any, stop: Any) -> pa.Table:
+        """Keys so long that they are stored clipped: order and bounds are decided by the rows themselves."""
+        keys = self._keys.encode([table.column(c.name) for c in self._key_columns], table.num_rows)
+        low, high = self._encoded_bounds(prefix, start, stop)
+        inside = pc.greater_equal(keys, pa.scalar(low, pa.large_binary()))
+        if high is not None:
+            inside = pc.and_(inside, pc.less(keys, pa.scalar(high, pa.large_binary())))
+        return table.take(pc.sort_indices(keys)).filter(inside.take(pc.sort_indices(keys)))
+
+    def _bounds(self, prefix: Any, start: Any, stop: Any) -> tuple[bytes, bytes | None]:
+        low, high = self._encoded_bounds(prefix, start, stop)
+        kept = LIMIT - DIGEST
+        if high is not None and len(high) > kept:
+            high = prefix_range(high[:kept])[1]
+        return low[:kept], high
+
+    def _encoded_bounds(self, prefix: Any, start: Any, stop: Any) -> tuple[bytes, bytes | None]:
+        if prefix is None and start is None and stop is None:
+            return b"", None
+        if prefix is not None:
+            return prefix_range(self._beginning(prefix))
+        low = self._beginning(start) if start is not None else b""
+        return low, self._beginning(stop) if stop is not None else None
+
+    def _beginning(self, key: Any) -> bytes:
+        values = key_values(self.name, self._key_columns, key, prefix=True)
+        kinds = [types.arrow(c.type) for c in self._key_columns[: len(values)]]
+        return KeyCodec(kinds).encode_one(values)
+
+    def _shards(self, values: list[Any]) -> Sequence[int]:
+        if self._placed is None:
+            return range(self._store.shards)
+        positions, kinds = self._placed
+        return (place_one([values[p] for p in positions], kinds, self._store.shards),)
+
+    def _table(self, rows: list[bytes]) -> pa.Table:
+        return pa.Table.from_batches([self._rows.decode(rows)])
+
+    def _bag(self, values: list[bytes], limit: int | None) -> pa.Table:
+        weights = np.array([_WEIGHT.unpack_from(v)[0] for v in values], dtype=np.int64)
+        repeated = pa.array(np.repeat(np.arange(len(values)), weights))
+        table = self._table([v[8:] for v in values]).take(repeated)
+        return table if limit is None else table.slice(0, limit)
+
+    def _read(self, shard: int, read: Callable[[ShardSnapshot], T]) -> T:
+        return self._read_all([shard], lambda _, snapshot: read(snapshot))[0]
+
+    def _read_all(self, shards: Sequence[int], read: Callable[[int, ShardSnapshot], T]) -> list[T]:
+        """Read several shards at one epoch, again if two epochs went by meanwhile."""
+        for attempt in range(ATTEMPTS):
+            epoch = self._committed()
+            try:
+                with ExitStack() as stack:
+                    opened = [(i, stack.enter_context(self._store.shard(i).at(epoch))) for i in shards]
+                    return [read(i, snapshot) for i, snapshot in opened]
+            except SnapshotGone:
+                if attempt == ATTEMPTS - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+
+def _collect(
+    snapshot: ShardSnapshot, state: int, low: bytes, high: bytes | None, limit: int | None
+) -> list[tuple[bytes, bytes]]:
+    entries: list[tuple[bytes, bytes]] = []
+    for run in snapshot.scan(state, low, high):
+        entries += run
+        if limit is not None and len(entries) >= limit:
+            break
+    return entries
