@@ -79,8 +79,10 @@ def _cut(value: Any) -> Cut:
 class Epochs:
     """Runs epochs on a store. The caller holds the locks."""
 
-    def __init__(self, store: Store, spark: Callable[[], SparkSession], largest: int = LARGEST) -> None:
-        self._store, self._spark, self._largest = store, spark, largest
+    def __init__(
+        self, store: Store, spark: Callable[[], SparkSession], largest: int = LARGEST, small: int = SMALL
+    ) -> None:
+        self._store, self._spark, self._largest, self.small = store, spark, largest, small
 
     def refresh(self, maintained: Maintained, progress: Callable[[Epoch], None] | None = None) -> Epoch:
         """Bring all views to the newest cut there is now: one epoch, or several if one would be too large."""
@@ -136,7 +138,7 @@ class Epochs:
         spark.conf.set("spark.sql.shuffle.partitions", str(self._store.shards))
         compiler = Compiler(
             spark, work, self._store.nodes, self._store.shards, covered, maintained.tables, touched,
-            maintained.states, small=operations <= SMALL,
+            maintained.states, small=operations <= self.small,
         )
         try:
             frame = compiler.sinks(maintained.views)

@@ -17,8 +17,6 @@ from tailrace.plan.nodes import Aggregate, Call
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
-WIDE = 28  # decimal digits beyond which Spark's own sum can overflow: such calls go by affected groups
-AVERAGED = 18  # decimal digits up to which sum / count keeps every digit that Spark's AVG shows
 
 
 @dataclass

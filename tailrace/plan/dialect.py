@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.errors import SyntaxFault
 
@@ -32,9 +32,11 @@ class Verbatim(Spark):
         # Spark 4 reads 'it''s' as one string, sqlglot as two that are concatenated without the quote.
         STRING_ESCAPES = ["\\", "'", '"']
 
-    class Parser(Spark.Parser):
+    class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
         FUNCTIONS: dict[str, Any] = {}
         FUNCTION_PARSERS = {name: Spark.Parser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX}
+        # array(1, 2)[0] is an element of an array here, not sqlglot's ARRAY[0].
+        ARRAY_CONSTRUCTORS: dict[str, Any] = {}
         # Not IF, ANY, TRANSFORM: in Spark they are functions like any other.
         NO_PAREN_FUNCTION_PARSERS = {"CASE": Spark.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
 
@@ -43,7 +45,8 @@ class Verbatim(Spark):
             # sqlglot would also read ARRAY(1, 2)[0] as a type and lose the values.
             if kwargs.get("check_func") and not self._at_typed_literal():
                 return None
-            return super()._parse_types(*args, **kwargs)
+            parsed: exp.Expr | None = super()._parse_types(*args, **kwargs)
+            return parsed
 
         def _at_typed_literal(self) -> bool:
             following = self._next
@@ -53,6 +56,10 @@ class Verbatim(Spark):
                 and following is not None
                 and following.token_type in (TokenType.STRING, TokenType.RAW_STRING)
             )
+
+    class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
+        # sqlglot's Spark has no TIME and would write TIMESTAMP.
+        TYPE_MAPPING = {**Spark.Generator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
 
 
 def tokens(sql: str) -> list[Token]:

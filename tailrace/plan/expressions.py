@@ -123,6 +123,8 @@ def equality(text: str) -> tuple[str, str, bool] | None:
 
 
 def cast(text: str, type_text: str) -> str:
+    if type_text == "void":
+        return text
     return generate(parse_expr(f"CAST({text} AS {type_text})"))
 
 

@@ -1,4 +1,4 @@
-"""What Tailrace must know of Spark's functions: which aggregate, and which are not functions of their arguments.
+"""What Tailrace must know of Spark's functions: which aggregate, and which do not depend on their row alone.
 
 All else about a function (its types, its meaning) is left to Spark.
 """
@@ -30,6 +30,9 @@ AGGREGATES = _words("""
     try_sum tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double
     tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer var_pop var_samp variance
 """)
+
+# Maintained by rules of their own (see `arrangements.rule`), which read their argument as a column.
+SIMPLE_AGGREGATES = _words("avg count count_if max mean min sum")
 
 GENERATORS = _words("""
     explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer stack

@@ -170,8 +170,10 @@ def _add_call(node: exp.Expr, draft: _Draft) -> int:
             if functions.is_aggregate(inner):
                 message = f"aggregate {functions.name(inner)}() inside aggregate {functions.name(function)}()"
                 raise SqlError(message=message, **place(inner))
-        # An argument without columns stays as it is: percentile's must be a literal, for one.
-        if any(position_of(c) is not None for c in slot.find_all(exp.Column)):
+        # An argument without columns stays as it is: percentile's must be a literal, for one. Those that have
+        # their own rule read a column in any case, so that SUM(1) is a sum like any other.
+        reads = any(position_of(c) is not None for c in slot.find_all(exp.Column))
+        if reads or functions.name(function) in functions.SIMPLE_AGGREGATES:
             position = draft.read(generate(slot.unnest()), slot.copy())
             slot.replace(exp.Column(this=exp.Identifier(this=column(position))))
     return draft.call(node, origin)
@@ -206,7 +208,8 @@ def _without_filter(node: exp.Expr) -> exp.Expr:
     """`f(x) FILTER (WHERE c)` as `f(CASE WHEN c THEN x END)`: aggregates pass over NULLs."""
     if not isinstance(node, exp.Filter):
         return node
-    condition, call = node.expression.this, node.this
+    condition: exp.Expr = node.expression.this
+    call: exp.Expr = node.this
     function = _unwrapped(call)
     if _counts_rows(function):
         function.set("expressions", [_when(condition, exp.Literal.number(1))])
@@ -258,7 +261,7 @@ def _placed(tree: exp.Expr, place_of: Sequence[int]) -> exp.Expr:
             return node
         return exp.Column(this=exp.Identifier(this=column(place_of[position])))
 
-    return tree.transform(rewrite)  # type: ignore[no-any-return]
+    return tree.transform(rewrite)
 
 
 def _call(tree: exp.Expr, text: str, kind: str) -> Call:

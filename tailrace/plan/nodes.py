@@ -56,11 +56,12 @@ class Node:
 
     def _require(self, positions: tuple[int, ...], of: Node) -> None:
         if any(not 0 <= p < len(of.columns) for p in positions):
-            raise PlanError(message=f"{type(self).__name__} refers to {positions} of {len(of.columns)} columns")
+            raise PlanError(
+                message=f"{type(self).__name__} refers to {positions} of {len(of.columns)} columns"
+            )
 
 
-def _input() -> Any:
-    return field(metadata={"input": True})
+_INPUT = {"input": True}
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Scan(Node):
 class Filter(Node):
     """Rows for which `condition` is true."""
 
-    input: Node = _input()
+    input: Node = field(metadata=_INPUT)
     condition: str
 
     @property
@@ -108,7 +109,7 @@ class Filter(Node):
 class Project(Node):
     """One expression over the input's row for each output column."""
 
-    input: Node = _input()
+    input: Node = field(metadata=_INPUT)
     expressions: tuple[str, ...]
     output: tuple[Column, ...]
 
@@ -143,8 +144,8 @@ class Join(Node):
     A semi or anti join has the left side's columns only.
     """
 
-    left: Node = _input()
-    right: Node = _input()
+    left: Node = field(metadata=_INPUT)
+    right: Node = field(metadata=_INPUT)
     kind: JoinKind
     left_on: tuple[int, ...]
     right_on: tuple[int, ...]
@@ -200,7 +201,7 @@ class Aggregate(Node):
     Output: the group columns, then one column per call. No calls at all is SELECT DISTINCT.
     """
 
-    input: Node = _input()
+    input: Node = field(metadata=_INPUT)
     groups: tuple[int, ...]
     calls: tuple[Call, ...]
 
@@ -270,7 +271,9 @@ def walk(node: Node) -> Iterator[Node]:
 def to_json(value: Any) -> Any:
     """A node as JSON values; `from_json` gives an equal node back."""
     if isinstance(value, Node | Call):
-        return {"node": type(value).__name__} | {f.name: to_json(getattr(value, f.name)) for f in fields(value)}
+        return {"node": type(value).__name__} | {
+            f.name: to_json(getattr(value, f.name)) for f in fields(value)
+        }
     if isinstance(value, Column):
         return [value.name, value.type]
     if isinstance(value, tuple):

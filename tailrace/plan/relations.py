@@ -84,8 +84,8 @@ def _subquery(node: exp.Subquery, env: Environment, build_query: BuildQuery) -> 
 
 def _aliased(source: Node, node: exp.Expr, default: str | None) -> Relation:
     alias = node.args.get("alias")
-    names = [c.name for c in alias.args.get("columns") or ()] if alias else []
-    if names:
+    names = [c.name for c in alias.args.get("columns") or ()] if alias is not None else []
+    if alias is not None and names:
         if len(names) != len(source.columns):
             message = f"{len(names)} column aliases for {len(source.columns)} columns"
             raise SqlError(message=message, **place(alias))

@@ -16,7 +16,7 @@ from sqlglot import exp
 from tailrace.errors import SqlError, UnknownName
 from tailrace.plan import functions
 from tailrace.plan.dialect import generate, place
-from tailrace.plan.expressions import column, with_fields
+from tailrace.plan.expressions import column, operand, with_fields
 from tailrace.plan.nodes import Node
 
 _POSITIONAL = re.compile(r"_\d+\Z")
@@ -105,7 +105,7 @@ class Scope:
             return with_fields(_reference(entry.position, node), fields)
 
         functions.require_deterministic(tree)
-        return self._named(tree).transform(rewrite)  # type: ignore[no-any-return]
+        return self._named(tree).transform(rewrite)
 
     def _unknown(self, node: exp.Column) -> SqlError:
         text = ".".join(p.name for p in node.parts)
@@ -143,6 +143,8 @@ class Scope:
         for argument in call.expressions:
             if isinstance(argument, exp.Star) and word == "count":
                 arguments.append(argument)
+            elif word == "count" and argument.is_star:
+                raise SqlError(message="count(x.*) is no SQL; count(*) counts rows", **place(argument))
             elif isinstance(argument, exp.Star) or (isinstance(argument, exp.Column) and argument.is_star):
                 entries = self.star(argument.args.get("table"))
                 arguments += [e.reference(argument) for e in entries]
@@ -188,10 +190,10 @@ def expand_aliases(
         if isinstance(node, exp.Column) and not is_bound(node) and not node.is_star:
             meant = aliases.get(node.parts[0].name.lower())
             if meant is not None and applies(node):
-                return with_fields(exp.Paren(this=meant.copy()), node.parts[1:])
+                return with_fields(operand(meant), node.parts[1:])
         return node
 
-    return tree.transform(rewrite)  # type: ignore[no-any-return]
+    return tree.transform(rewrite)
 
 
 def _pair(qualifier: exp.Expr, name: exp.Expr) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.errors import SqlError, SyntaxFault, Unsupported
 from tailrace.plan import dialect

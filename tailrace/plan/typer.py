@@ -13,7 +13,7 @@ from tailrace.plan.nodes import column_of
 from tailrace.types import Column
 
 
-class ExpressionFault(SqlError):
+class ExpressionFault(SqlError):  # noqa: N818 (named like the other errors)
     """The typer cannot analyse the expression at `index`; `message` says why."""
 
 

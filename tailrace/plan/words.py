@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.errors import SqlError, SyntaxFault, Unsupported
 

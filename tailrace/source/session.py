@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tailrace.errors import NoJava
+from tailrace.errors import EnvironmentFault, NoJava
 
 # Views are total: a row that divides by zero gives NULL, as Spark does without ANSI mode, instead of
 # stopping every view of the store. Adaptive execution would merge partitions that stand for shards.
@@ -22,9 +24,7 @@ SQL_SETTINGS = {
     "spark.sql.ansi.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.sql.execution.pythonUDF.arrow.concurrency.level": "1",
     "spark.sql.autoBroadcastJoinThreshold": "10485760",
-    "spark.sql.codegen.cache.maxEntries": "1000",
 }
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -110,7 +110,8 @@ def _start(cores: int | None, memory: str) -> SparkSession:
     os.environ["JAVA_HOME"] = find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    quiet = Path(tempfile.mkdtemp(prefix="tailrace-")) / "log4j2.properties"
+    scratch = Path(tempfile.mkdtemp(prefix="tailrace-"))
+    quiet = scratch / "log4j2.properties"
     quiet.write_text(_LOG4J)
     settings: dict[str, Any] = {
         "spark.ui.enabled": "false",
@@ -121,9 +122,28 @@ def _start(cores: int | None, memory: str) -> SparkSession:
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()} -XX:+UseParallelGC",
         "spark.python.worker.reuse": "true",
         "spark.cleaner.referenceTracking.blocking": "false",
+        "spark.sql.codegen.cache.maxEntries": "1000",
         **SQL_SETTINGS,
     }
     builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName("tailrace")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with _stderr_to(scratch / "spark.log"):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Let what is started inside the block write its notices to a file: the JVM has many, none for our users."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    except Exception as error:
+        said = path.read_text(errors="replace").strip()[-2000:]
+        raise EnvironmentFault(message=f"Spark did not start: {error}\n{said}") from error
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -15,6 +15,7 @@ import json
 import os
 import struct
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -348,12 +349,18 @@ def scan_prefix(txn: lmdb.Transaction, db: object, prefix: bytes) -> Iterator[tu
                 yield key, value
 
 
-_attached: dict[tuple[int, str], LmdbStore] = {}
+_attached: OrderedDict[tuple[int, str], LmdbStore] = OrderedDict()
+ATTACHED = 4  # stores that a worker keeps open; each reserves address space for its maps
 
 
 def attach(path: str) -> LmdbStore:
     """The store at `path` for a Spark task: opened once in each worker process and kept."""
-    place_ = (os.getpid(), path)
-    if place_ not in _attached:
-        _attached[place_] = LmdbStore(Path(path))
-    return _attached[place_]
+    mine = (os.getpid(), path)
+    if mine not in _attached:
+        _attached[mine] = LmdbStore(Path(path))
+    _attached.move_to_end(mine)
+    while len(_attached) > ATTACHED:
+        (owner, _), store = _attached.popitem(last=False)
+        if owner == os.getpid():
+            store.close()
+    return _attached[mine]

@@ -1,0 +1,154 @@
+"""refresh, run, verify."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from tailrace.commands import output
+from tailrace.commands.verb import Dir, Json, opened
+from tailrace.database import Database
+from tailrace.maintain.epochs import Epoch
+from tailrace.verify.recompute import Report
+
+
+def refresh(directory: Dir, as_json: Json = False) -> None:
+    """Bring every view up to everything written so far.
+
+    Example:
+      tailrace refresh shop
+    """
+    with opened(directory) as db, output.console(stderr=True).status("refreshing"):
+        epoch = db.refresh()
+    if as_json:
+        output.print_json(_epoch(epoch))
+    elif epoch.operations:
+        print(_line(epoch))
+    else:
+        print(f"epoch {epoch.number}: nothing to do")
+
+
+def _epoch(epoch: Epoch) -> dict[str, Any]:
+    return {
+        "number": epoch.number,
+        "operations": epoch.operations,
+        "seconds": round(epoch.seconds, 6),
+        "rate": round(epoch.rate, 1),
+        "view_rows": epoch.view_rows,
+        "views": epoch.views,
+        "cut": {"transaction": epoch.cut.transaction, "offsets": list(epoch.cut.offsets)},
+    }
+
+
+def _line(epoch: Epoch) -> str:
+    return (
+        f"epoch {epoch.number}: {epoch.operations:,} operations in {epoch.seconds:.2f} s"
+        f" ({epoch.rate:,.0f}/s), {epoch.view_rows:,} view rows"
+    )
+
+
+def run(
+    directory: Dir,
+    interval: Annotated[
+        float, typer.Option(min=0, help="Seconds between the end of an epoch and the next.")
+    ] = 0.2,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="End when the views have everything that was written.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Keep every view fresh: refresh again and again, one line per epoch, until SIGINT or SIGTERM.
+
+    Example:
+      tailrace run shop --interval 0.5
+      tailrace run shop --json >> epochs.jsonl
+    """
+    with opened(directory) as db:
+
+        def tell(epoch: Epoch) -> None:
+            _tell(db, epoch, as_json)
+
+        def caught_up() -> bool:
+            return db.status().lag_operations == 0
+
+        db.run(interval, progress=tell, until=caught_up if until_caught_up else None)
+
+
+def _tell(db: Database, epoch: Epoch, as_json: bool) -> None:
+    now = db.status()
+    if as_json:
+        lag = {"lag_operations": now.lag_operations, "lag_seconds": round(now.lag_seconds, 3)}
+        output.print_line(_epoch(epoch) | lag)
+    else:
+        print(f"{_line(epoch)}, lag {now.lag_operations:,} operations, {now.lag_seconds:.2f} s", flush=True)
+
+
+def verify(
+    directory: Dir,
+    views: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="VIEW", help="Views; all by default.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Recompute views with plain Spark SQL at their cut, and compare row by row.
+
+    Exits with 1 if any view differs.
+
+    Example:
+      tailrace verify shop
+      tailrace verify shop spend --json
+    """
+    reports: list[tuple[Report, float]] = []
+    with opened(directory) as db, output.bar() as progress:
+        names = [db.view(name).name for name in views] if views else db.views()
+        task = progress.add_task("verifying", total=len(names))
+        for name in names:
+            progress.update(task, description=f"verifying {name}")
+            began = time.monotonic()
+            reports.append((db.verify(name), time.monotonic() - began))
+            progress.advance(task)
+    if as_json:
+        output.print_json([_report(report, seconds) for report, seconds in reports])
+    else:
+        _print_reports(reports)
+    if not all(report.ok for report, _ in reports):
+        raise typer.Exit(1)
+
+
+def _report(report: Report, seconds: float) -> dict[str, Any]:
+    return {
+        "view": report.view,
+        "ok": report.ok,
+        "rows": report.rows,
+        "missing": report.missing,
+        "extra": report.extra,
+        "epoch": report.epoch,
+        "cut": {"transaction": report.cut.transaction, "offsets": list(report.cut.offsets)},
+        "seconds": round(seconds, 3),
+        "examples": report.examples,
+    }
+
+
+def _print_reports(reports: list[tuple[Report, float]]) -> None:
+    rows = (
+        (
+            r.view,
+            output.verdict(r.ok),
+            f"{r.rows:,}",
+            f"{r.missing:,}",
+            f"{r.extra:,}",
+            r.epoch,
+            f"{seconds:.2f}",
+        )
+        for r, seconds in reports
+    )
+    names = ["view", "verdict", "rows", "missing", "extra", "epoch", "seconds"]
+    output.show(names, rows, [False, False, True, True, True, True, True])
+    for report, _ in reports:
+        for kind, examples in report.examples.items():
+            print(f"{report.view}: {kind}, for example")
+            for row in examples:
+                print(f"  {row}")

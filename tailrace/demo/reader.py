@@ -1,0 +1,36 @@
+"""A process that reads views by key all the while, and notes how long each read took."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier, Event
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+import tailrace
+from tailrace.demo.writer import PATIENCE
+
+PAUSE = 0.002  # seconds between reads
+
+
+def read(store: str, files: dict[str, Path], times: Queue[list[float]], ready: Barrier, stop: Event) -> None:
+    """Point reads of two views until told to stop; then all their times in seconds."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    chosen = random.Random(11)
+    customers = pq.read_metadata(files["customer"]).num_rows
+    parts = pq.read_metadata(files["part"]).num_rows
+    taken: list[float] = []
+    with tailrace.open(store, create=False) as db:
+        spend, prices = db.view("customer_spend"), db.view("part_prices")
+        ready.wait(PATIENCE)
+        while not stop.is_set():
+            for view, key in ((spend, chosen.randint(1, customers)), (prices, chosen.randint(1, parts))):
+                began = time.perf_counter()
+                view.get(key)
+                taken.append(time.perf_counter() - began)
+            time.sleep(PAUSE)
+    times.put(taken)

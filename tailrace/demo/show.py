@@ -1,0 +1,185 @@
+"""What the demo shows, step by step."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+import tailrace
+from tailrace import loading, text
+from tailrace.commands import output
+from tailrace.database import Database
+from tailrace.demo.data import TABLES, generate
+from tailrace.demo.stream import Applied, Measured, percentile, stream
+from tailrace.demo.views import EXAMPLES
+from tailrace.errors import StoreError
+from tailrace.verify.recompute import Report
+
+
+def run(*, scale: float, seconds: float, rate: int, directory: Path | None) -> bool:
+    """Show everything; whether every view was verified."""
+    began = time.monotonic()
+    with _place(directory) as place:
+        show = Show(output.console())
+        show.say("[bold]Tailrace[/bold] keeps SQL views fresh while the rows under them change.")
+        files = show.generate(scale, place / "data")
+        with tailrace.open(place / "store") as db:
+            show.load(db, files)
+            show.build(db)
+            measured = show.stream(db, files, seconds, rate)
+            show.reads(db)
+            reports = show.verify(db)
+        ok = show.close(measured, reports, time.monotonic() - began)
+        if directory is not None:
+            show.say(f"The store is in {place / 'store'}: try `tailrace status {place / 'store'}`.")
+        return ok
+
+
+@contextmanager
+def _place(directory: Path | None) -> Iterator[Path]:
+    if directory is None:
+        with tempfile.TemporaryDirectory(prefix="tailrace-demo-", ignore_cleanup_errors=True) as made:
+            yield Path(made)
+    elif (directory / "store").exists():
+        raise StoreError(message=f"{directory / 'store'} is there already; remove it or choose another --dir")
+    else:
+        yield directory
+
+
+class Show:
+    """The demo's output, and the steps that make it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._step = 0
+
+    def say(self, message: str) -> None:
+        self._console.print(message)
+
+    def _title(self, title: str, message: str) -> None:
+        self._step += 1
+        self.say(f"\n[bold cyan]{self._step}. {title}[/bold cyan]  {message}")
+
+    def _bar(self) -> Progress:
+        columns = (TextColumn("   {task.description:24}"), BarColumn(), TimeElapsedColumn())
+        return Progress(
+            *columns, console=self._console, transient=True, disable=not self._console.is_terminal
+        )
+
+    def generate(self, scale: float, directory: Path) -> dict[str, Path]:
+        self._title("Tables", f"TPC-H at scale {scale:g}, loaded into a store: a directory, no server.")
+        with self._bar() as progress:
+            progress.add_task("generating", total=None)
+            return generate(scale, directory)
+
+    def load(self, db: Database, files: dict[str, Path]) -> None:
+        for name, ddl in TABLES.items():
+            began = time.monotonic()
+            with self._bar() as progress:
+                task = progress.add_task(name, total=1.0)
+                db.sql(ddl)
+                rows = loading.load(
+                    db.table(name),
+                    [files[name]],
+                    None,
+                    lambda step: progress.update(task, completed=step.done),
+                )
+            self.say(f"   {name:12} {rows:>9,} rows  {time.monotonic() - began:5.1f} s")
+
+    def build(self, db: Database) -> None:
+        self._title("Views", "each built over the loaded tables by Spark, then stored as a table of its own.")
+        for name, kind, query in EXAMPLES:
+            began = time.monotonic()
+            with self._bar() as progress:
+                task = progress.add_task(name, total=None)
+                db.sql(
+                    f"CREATE MATERIALIZED VIEW {name} AS {query}",
+                    lambda said: progress.update(task, description=f"{name}: {said}"),
+                )
+            rows = db.view(name).scan().num_rows
+            self.say(f"   {name:16} {rows:>7,} rows  {time.monotonic() - began:5.1f} s  [dim]{kind}[/dim]")
+
+    def stream(self, db: Database, files: dict[str, Path], seconds: float, rate: int) -> Measured:
+        self._title(
+            "Changes",
+            f"for {seconds:g} s one process inserts, updates and deletes orders and their items, another reads"
+            " views.\n   Each epoch takes what was written since the last and brings all views to it at once.",
+        )
+        with self._bar() as progress:
+            task = progress.add_task("streaming", total=seconds)
+
+            def tell(applied: Applied, so_far: float) -> None:
+                progress.console.print(_line(applied))
+                progress.update(task, completed=min(so_far, seconds))
+
+            return stream(db, files, seconds, rate, tell)
+
+    def reads(self, db: Database) -> None:
+        self._title("Reads", "a row of a view by its key, all views as of the same moment.")
+        spend = db.view("customer_spend").scan(limit=1).to_pylist()
+        wanted: list[tuple[str, Any]] = [("customer_spend", spend[0]["o_custkey"])] if spend else []
+        wanted += [("part_prices", 1), ("nation_revenue", "FRANCE"), ("totals", ())]
+        for name, key in wanted:
+            view = db.view(name)
+            view.get(key)
+            began = time.perf_counter()
+            row = view.get(key)
+            taken = time.perf_counter() - began
+            shown = ", ".join(f"{k} {text.shown(v)}" for k, v in (row or {}).items())
+            self.say(f"   {name:16} [dim]{taken * 1e6:4.0f} µs[/dim]  {shown or 'no such row'}")
+
+    def verify(self, db: Database) -> list[Report]:
+        self._title(
+            "Proof", "every view recomputed from the tables by plain Spark SQL at its cut, and compared."
+        )
+        reports = []
+        for name in (example.name for example in EXAMPLES):
+            began = time.monotonic()
+            with self._bar() as progress:
+                progress.add_task(name, total=None)
+                report = db.verify(name)
+            reports.append(report)
+            verdict = "[green]ok[/green]" if report.ok else "[bold red]DIFFERS[/bold red]"
+            wrong = "" if report.ok else f"  {report.missing:,} missing, {report.extra:,} extra"
+            taken = time.monotonic() - began
+            self.say(f"   {name:16} {report.rows:>7,} rows  {taken:5.1f} s  {verdict}{wrong}")
+        return reports
+
+    def close(self, measured: Measured, reports: list[Report], seconds: float) -> bool:
+        right = sum(report.ok for report in reports)
+        fresh, reads = measured.freshness, measured.reads
+        took = [applied.epoch.seconds for applied in measured.epochs]
+        rate = measured.operations / measured.seconds if measured.seconds else 0.0
+        rows = (
+            ("operations, all views maintained", f"{measured.operations:,}"),
+            ("operations per second", f"{rate:,.0f}"),
+            ("epochs", f"{len(took):,} of {percentile(took, 0.5):.2f} s (median)"),
+            ("freshness p50 / p99", f"{percentile(fresh, 0.5):.2f} s / {percentile(fresh, 0.99):.2f} s"),
+            ("point reads meanwhile", f"{len(reads):,}"),
+            ("read latency p50 / p99", f"{_ms(percentile(reads, 0.5))} / {_ms(percentile(reads, 0.99))}"),
+            ("rows in views", f"{sum(report.rows for report in reports):,}"),
+            ("views verified", f"{right} of {len(reports)}"),
+        )
+        self._console.print()
+        self._console.print(output.grid(["figure", "value"], rows, [False, True], f"In {seconds:.0f} s"))
+        return right == len(reports)
+
+
+def _line(applied: Applied) -> str:
+    epoch = applied.epoch
+    return (
+        f"   epoch {epoch.number:>3}  {epoch.operations:>6,} operations  {epoch.seconds:5.2f} s"
+        f"  {epoch.rate:>7,.0f}/s  {epoch.view_rows:>6,} view rows  lag {applied.lag_operations:>6,} operations,"
+        f" {applied.lag_seconds:.2f} s"
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f} ms"

@@ -1,0 +1,143 @@
+"""CSV files.
+
+Arrow cuts the lines into fields, all as text; `tailrace.text` makes values of them. When a line is at
+fault, Python's own `csv` goes through the file again to say which, as it counts lines inside quotes too.
+
+An empty field is NULL, except a quoted one in a STRING column, which is the empty string.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from tailrace import text
+from tailrace.errors import BadFile, BadValue, NullKey
+from tailrace.loading.files import Options, Piece, Source, fault, own_names
+from tailrace.store.base import TableDef
+from tailrace.store.convert import to_batch
+
+BLOCK = 8 << 20  # bytes
+
+
+def read(path: Path, table: TableDef, options: Options) -> Iterator[Piece]:
+    """The rows of a file. Its header names its columns; without one they are the table's, in order."""
+    opening = list(islice(_records(path, options), 2))
+    if not opening:
+        raise BadFile(path=str(path), message="it is empty")
+    header, names = _columns(path, table, options, opening[0])
+    if options.header and len(opening) == 1:
+        return
+    _refuse_open_quote(path, options)
+    source, before = Source(path), 0
+    try:
+        for batch in _reader(source, header, options):
+            yield Piece(_converted(path, table, options, batch.rename_columns(names), before), source.done)
+            before += batch.num_rows
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _broken(path, options, len(header), error) from None
+
+
+def _columns(
+    path: Path, table: TableDef, options: Options, opening: tuple[int, list[str]]
+) -> tuple[list[str], list[str]]:
+    """The columns' names as the file has them, and as the table has them."""
+    line, fields = opening
+    if options.header:
+        return fields, own_names(path, table, fields, f"line {line}: ")
+    names = table.schema.names
+    if len(fields) != len(names):
+        message = f"line {line} has {len(fields)} fields, but {table.name!r} has {len(names)} columns"
+        raise BadFile(path=str(path), message=message, line=line)
+    return names, names
+
+
+def _reader(source: Source, header: list[str], options: Options) -> Iterator[pa.RecordBatch]:
+    found = pyarrow.csv.open_csv(
+        source.stream,
+        pyarrow.csv.ReadOptions(block_size=BLOCK, column_names=None if options.header else header),
+        pyarrow.csv.ParseOptions(delimiter=options.delimiter, newlines_in_values=True),
+        pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(header, pa.string()),
+            null_values=[options.null],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return iter(found)
+
+
+def _converted(
+    path: Path, table: TableDef, options: Options, batch: pa.RecordBatch, before: int
+) -> pa.RecordBatch:
+    try:
+        arrays = [
+            _column(batch.column(name), name, table.schema.field(name).type) for name in batch.schema.names
+        ]
+        return to_batch(table, pa.RecordBatch.from_arrays(arrays, names=batch.schema.names))
+    except (BadValue, NullKey) as error:
+        index = before + error.row + options.header
+        line = next((n for n, _ in islice(_records(path, options), index, None)), 0)
+        raise fault(path, error, "line", line) from None
+
+
+def _column(texts: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_string(kind):
+        texts = pc.utf8_trim_whitespace(texts)
+        texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    return text.array_of(texts, name, kind)
+
+
+# the slow way through a file, to say where its fault is
+
+
+def _records(path: Path, options: Options, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """The records of a file, each with the line it begins on; empty lines are passed over, as Arrow does."""
+    csv.field_size_limit(sys.maxsize)
+    opened = io.TextIOWrapper(Source(path).stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    with opened:
+        reader = csv.reader(opened, delimiter=options.delimiter, strict=strict)
+        while True:
+            line = reader.line_num + 1
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                raise BadFile(path=str(path), message=f"line {line}: {_quotes(error)}", line=line) from None
+            if fields:
+                yield line, fields
+
+
+def _quotes(error: csv.Error) -> str:
+    return "a quote is not closed" if "end of data" in str(error) else f"its quotes do not match ({error})"
+
+
+def _refuse_open_quote(path: Path, options: Options) -> None:
+    """A quote that is never closed would take all lines after it for one field, without any error."""
+    quotes, stream = 0, Source(path).stream
+    while data := stream.read(BLOCK):
+        quotes += data.count(b'"')
+    if quotes % 2:
+        for _ in _records(path, options, strict=True):
+            pass
+
+
+def _broken(path: Path, options: Options, width: int, error: Exception) -> BadFile:
+    for line, fields in _records(path, options):
+        message = None
+        if len(fields) != width:
+            message = f"line {line} has {len(fields)} fields, not {width}"
+        elif any("\udc80" <= char <= "\udcff" for field in fields for char in field):
+            message = f"line {line} is not UTF-8"
+        if message:
+            return BadFile(path=str(path), message=message, line=line)
+    return BadFile(path=str(path), message=f"it cannot be read as CSV ({error})")

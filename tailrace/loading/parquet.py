@@ -1,0 +1,38 @@
+"""Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tailrace.errors import BadFile, BadValue, NullKey
+from tailrace.loading.files import Options, Piece, fault, own_names
+from tailrace.store.base import TableDef
+from tailrace.store.convert import to_batch
+
+ROWS = 50_000
+
+
+def read(path: Path, table: TableDef, options: Options) -> Iterator[Piece]:
+    """The rows of a file, whose columns may come in any order; those it lacks are NULL."""
+    try:
+        with pq.ParquetFile(path) as file:
+            names = own_names(path, table, file.schema_arrow.names, "")
+            total, before = file.metadata.num_rows, 0
+            for batch in file.iter_batches(ROWS):
+                yield Piece(
+                    _converted(path, table, batch.rename_columns(names), before), (before + 1) / (total + 1)
+                )
+                before += batch.num_rows
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise BadFile(path=str(path), message=f"it cannot be read as Parquet ({error})") from None
+
+
+def _converted(path: Path, table: TableDef, batch: pa.RecordBatch, before: int) -> pa.RecordBatch:
+    try:
+        return to_batch(table, batch)
+    except (BadValue, NullKey) as error:
+        raise fault(path, error, "row", before + error.row + 1) from None

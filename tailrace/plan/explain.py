@@ -1,0 +1,212 @@
+"""A maintenance plan for people: operators, zones, arrangements, who shares them, what an epoch costs.
+
+spend: key (cust), sharded by (cust)
+└─ project cust, sum(price) AS total                          zone 2
+   └─ aggregate by cust: SUM(price)                           zone 2, placed by (cust)
+      │  rule additive: ...
+      │  keeps accumulators by (cust)  #3fa9c1  shared with revenue
+      └─ scan orders (cust, price)                            zone 1, the log
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from tailrace.plan.arrangements import Arrangement, arrangements, fingerprints, is_generic, rule
+from tailrace.plan.dialect import generate
+from tailrace.plan.expressions import parse_expr, position_of, with_fields
+from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll
+from tailrace.plan.zones import Zone, begins_zone, view_place, zones
+
+_SHORT = 6
+COSTS = {
+    "inner": "changed rows, and for each the rows of the other side with its key",
+    "outer": "the keys in the delta, and all rows of both sides with those keys",
+    "additive": "the groups in the delta: their accumulators are added to",
+    "extreme": "the values in the delta: the group's first or last value is a seek",
+    "distinct": "the values in the delta: each is counted when its first copy comes and its last goes",
+    "generic": "the rows of the groups in the delta: they are aggregated again",
+}
+
+
+def explain_tree(name: str, views: Mapping[str, Node]) -> str:
+    """The plan of view `name` as text; `views` are the plans of all views, to tell what is shared."""
+    description = explain_json(name, views)
+    key = _listed(description["key"]) if description["key"] is not None else "none, whole rows with a weight"
+    head = f"{name}: key {key}, sharded by {_listed(description['sharded_by'])}"
+    return "\n".join([head, *_lines(description["plan"], "", last=True)])
+
+
+def explain_json(name: str, views: Mapping[str, Node]) -> dict[str, Any]:
+    """The same as data."""
+    root = views[name]
+    users: dict[str, list[str]] = {}
+    for view, plan in views.items():
+        for fingerprint in fingerprints(plan):
+            users.setdefault(fingerprint, []).append(view)
+    kept = {node.fingerprint: held for node, held in arrangements(root)}
+    names = [c.name for c in root.columns]
+    place = view_place(root)
+    return {
+        "view": name,
+        "columns": [{"name": c.name, "type": c.type} for c in root.columns],
+        "key": None if root.key is None else [names[p] for p in root.key],
+        "sharded_by": [names[p] for p in place],
+        "plan": _node(root, zones(root), kept, {f: [v for v in u if v != name] for f, u in users.items()}),
+    }
+
+
+def _node(
+    node: Node,
+    zone_of: Mapping[str, Zone],
+    kept: Mapping[str, list[Arrangement]],
+    sharers: Mapping[str, list[str]],
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operator": operator(node),
+        "does": describe(node),
+        "columns": [c.name for c in node.columns],
+        "zone": zone_of[node.fingerprint].number,
+        "fingerprint": node.fingerprint,
+    }
+    if begins_zone(node):
+        found["shuffled_by"] = _shuffle_columns(node)
+    if isinstance(node, Join | Aggregate):
+        found["rule"] = _rule(node)
+        found["cost"] = [COSTS[r] for r in _rules(node)]
+        found["arrangements"] = [
+            {
+                "kind": held.kind,
+                "by": _by(node, held),
+                "fingerprint": held.fingerprint,
+                "shared_with": sharers.get(held.fingerprint, []),
+            }
+            for held in kept[node.fingerprint]
+        ]
+    found["inputs"] = [_node(child, zone_of, kept, sharers) for child in node.inputs]
+    return found
+
+
+def operator(node: Node) -> str:
+    match node:
+        case Join(kind=kind, left_on=on):
+            return "cross join" if kind == "inner" and not on else f"{kind} join"
+        case Aggregate(calls=()):
+            return "distinct"
+        case UnionAll():
+            return "union all"
+    return type(node).__name__.lower()
+
+
+def describe(node: Node) -> str:
+    """What an operator does, in the names of its columns."""
+    match node:
+        case Scan(table=table):
+            return f"{table} {_listed([c.name for c in node.columns])}"
+        case Filter(source, condition):
+            return _named(condition, source)
+        case Project(source, expressions, output):
+            shown = [_named(e, source) for e in expressions]
+            return ", ".join(
+                s if s == c.name else f"{s} AS {c.name}" for s, c in zip(shown, output, strict=True)
+            )
+        case Join(left, right, _, left_on, right_on, null_safe):
+            pairs = zip(left_on, right_on, null_safe, strict=True)
+            met = [
+                f"{left.columns[a].name} {'<=>' if safe else '='} {right.columns[b].name}"
+                for a, b, safe in pairs
+            ]
+            return "on " + " and ".join(met) if met else "of all pairs"
+        case Aggregate(source, groups, calls):
+            grouped = "by " + ", ".join(source.columns[p].name for p in groups) if groups else "of all rows"
+            return ": ".join(filter(None, (grouped, ", ".join(_named(c.sql, source) for c in calls))))
+        case UnionAll(branches):
+            return f"of {len(branches)}"
+    return ""
+
+
+def _rules(node: Join | Aggregate) -> list[str]:
+    if isinstance(node, Join):
+        return ["inner" if node.kind == "inner" else "outer"]
+    if is_generic(node):
+        return ["generic"]
+    return list(dict.fromkeys(rule(c, node.input.columns) for c in node.calls)) or ["additive"]
+
+
+def _rule(node: Join | Aggregate) -> str:
+    if isinstance(node, Join):
+        return "bilinear" if node.kind == "inner" else "affected keys"
+    return ", ".join(_rules(node)) if not is_generic(node) else "affected groups"
+
+
+def _shuffle_columns(node: Node) -> list[str]:
+    match node:
+        case Join(left=left, left_on=on):
+            return [left.columns[p].name for p in on]
+        case Aggregate(source, groups):
+            return [source.columns[p].name for p in groups]
+    return []
+
+
+def _by(node: Node, held: Arrangement) -> list[str]:
+    owner = next((n for n in (*node.inputs, node) if n.fingerprint == held.of), node)
+    return [owner.columns[p].name for p in held.by]
+
+
+def _named(text: str, source: Node) -> str:
+    """An expression in the names of its input's columns."""
+
+    def rewrite(node: exp.Expr) -> exp.Expr:
+        position = position_of(node) if isinstance(node, exp.Column) else None
+        if position is None or not isinstance(node, exp.Column):
+            return node
+        name = source.columns[position].name
+        return with_fields(exp.Column(this=exp.Identifier(this=name)), node.parts[1:])
+
+    return generate(parse_expr(text).transform(rewrite))
+
+
+def _listed(names: list[str]) -> str:
+    return f"({', '.join(names)})"
+
+
+def _lines(node: Mapping[str, Any], indent: str, *, last: bool) -> list[str]:
+    placed = f", shuffled by {_listed(node['shuffled_by'])}" if "shuffled_by" in node else ""
+    source = ", the log" if node["operator"] == "scan" else ""
+    head = f"{indent}{'└─' if last else '├─'} {node['operator']} {node['does']}"
+    lines = [f"{head}  [zone {node['zone']}{source}{placed}]"]
+    indent += "   " if last else "│  "
+    bar = "│  " if node["inputs"] else "   "
+    if "rule" in node:
+        lines.append(f"{indent}{bar}rule {node['rule']}; costs {'; '.join(node['cost'])}")
+    for held in node.get("arrangements", ()):
+        shared = f", shared with {', '.join(held['shared_with'])}" if held["shared_with"] else ""
+        mark = held["fingerprint"][:_SHORT]
+        lines.append(f"{indent}{bar}keeps {held['kind']} by {_listed(held['by'])} #{mark}{shared}")
+    for number, child in enumerate(node["inputs"]):
+        lines += _lines(child, indent, last=number == len(node["inputs"]) - 1)
+    return lines
+
+
+def compact(node: Node) -> str:
+    """A plan on one line, in positions: the notation of the rewrites' examples and fixtures."""
+    inner = ", ".join(compact(child) for child in node.inputs)
+    match node:
+        case Scan(table=table, positions=positions):
+            return f"{table}[{', '.join(map(str, positions))}]"
+        case Filter(condition=condition):
+            return f"filter({condition}; {inner})"
+        case Project(expressions=expressions):
+            return f"project({', '.join(expressions)}; {inner})"
+        case Join(kind=kind, left_on=left, right_on=right, null_safe=safe):
+            met = [f"{a}{'<=>' if s else '='}{b}" for a, b, s in zip(left, right, safe, strict=True)]
+            return f"{kind}({', '.join(met)}; {inner})"
+        case Aggregate(groups=groups, calls=calls):
+            parts = [*(f"_{p}" for p in groups), *(c.sql for c in calls)]
+            return f"aggregate({', '.join(parts)}; {inner})"
+        case UnionAll():
+            return f"union({inner})"
+    raise TypeError(type(node).__name__)

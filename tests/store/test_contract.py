@@ -1,0 +1,298 @@
+"""What every store must do. A new implementation is added to `STORES` and must pass all of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace.errors import (
+    BadValue,
+    Corrupt,
+    NewerFormat,
+    NoSuchRow,
+    NotAStore,
+    NullKey,
+    OffsetGap,
+    SnapshotGone,
+    StoreFull,
+    UnknownColumn,
+)
+from tailrace.store import lmdb
+from tailrace.store.base import Cut, Store, TableDef, Write
+from tailrace.store.tables import Table
+from tailrace.types import Column
+
+ITEMS = TableDef(1, "items", (Column("id", "int"), Column("tag", "string"), Column("v", "bigint")), ("id",))
+PAIRS = TableDef(2, "pairs", (Column("a", "string"), Column("b", "int"), Column("v", "double")), ("a", "b"))
+
+
+def embedded(path: Path) -> Store:
+    lmdb.create(path, lmdb.Settings(map_size=1 << 28))
+    return lmdb.LmdbStore(path)
+
+
+STORES: dict[str, Callable[[Path], Store]] = {"lmdb": embedded}
+
+
+@pytest.fixture(params=list(STORES))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    opened = STORES[request.param](tmp_path / "store")
+    yield opened
+    opened.close()
+
+
+def rows_at(store: Store, cut: Cut | None, table: TableDef = ITEMS) -> list[tuple[Any, ...]]:
+    everything = range(len(table.columns))
+    batches = (b for n in range(store.nodes) for b in store.rows(table, n, cut, everything))
+    return sorted(tuple(row.values()) for b in batches for row in b.to_pylist())
+
+
+def delta(store: Store, start: Cut, end: Cut, table: TableDef = ITEMS) -> list[tuple[Any, ...]]:
+    everything = range(len(table.columns))
+    batches = (
+        b for n in range(store.nodes) for b in store.deltas(table, n, start.offsets[n], end.offsets[n], everything)
+    )
+    return sorted(tuple(row.values()) for b in batches for row in b.to_pylist())
+
+
+def test_put_get_scan(store: Store) -> None:
+    items = Table(store, ITEMS)
+    assert items.put({"id": 1, "tag": "x"}).operations == 1
+    assert items.get(1) == {"id": 1, "tag": "x", "v": None}
+    assert items.get(2) is None
+    items.put_many([{"id": 2, "v": 5}, {"id": 3, "v": 6}, {"id": 2, "v": 7}])
+    assert rows_at(store, None) == [(1, "x", None), (2, None, 7), (3, None, 6)]
+    assert items.get_many([3, 9, 1]).to_pylist() == [items.get(3), items.get(1)]
+
+
+def test_update_is_partial_and_needs_the_row(store: Store) -> None:
+    items = Table(store, ITEMS)
+    items.put({"id": 1, "tag": "x", "v": 1})
+    items.update({"id": 1, "v": 2})
+    assert items.get(1) == {"id": 1, "tag": "x", "v": 2}
+    before = store.newest_cut()
+    with pytest.raises(NoSuchRow) as error:
+        items.update_many([{"id": 1, "v": 3}, {"id": 4, "v": 3}])
+    assert error.value.key == 4
+    assert items.get(1) == {"id": 1, "tag": "x", "v": 2}
+    assert store.newest_cut() == before
+
+
+def test_delete_passes_over_what_is_not_there(store: Store) -> None:
+    items = Table(store, ITEMS)
+    items.put_many([{"id": i} for i in range(5)])
+    assert items.delete_many([1, 3, 99]).operations == 2
+    assert items.delete(99).operations == 0
+    assert [r[0] for r in rows_at(store, None)] == [0, 2, 4]
+
+
+def test_composite_keys(store: Store) -> None:
+    pairs = Table(store, PAIRS)
+    pairs.put_many([{"a": "x\x00", "b": 1, "v": 0.5}, {"a": "x", "b": 1, "v": 1.5}])
+    assert pairs.get(("x", 1)) == {"a": "x", "b": 1, "v": 1.5}
+    pairs.delete(("x", 1))
+    assert rows_at(store, None, PAIRS) == [("x\x00", 1, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ({"id": "one"}, BadValue),
+        ({"id": 2**31}, BadValue),
+        ({"id": 1, "v": 1.5}, BadValue),
+        ({"id": 1, "tag": 7}, BadValue),
+        ({"tag": "x"}, NullKey),
+        ({"id": 1, "nope": 1}, UnknownColumn),
+    ],
+)
+def test_bad_rows_change_nothing(store: Store, row: dict[str, Any], error: type[Exception]) -> None:
+    items = Table(store, ITEMS)
+    items.put({"id": 1, "tag": "kept"})
+    before = store.newest_cut()
+    with pytest.raises(error):
+        items.put_many([{"id": 8}, row])
+    assert (store.newest_cut(), rows_at(store, None)) == (before, [(1, "kept", None)])
+
+
+def test_deltas_hold_both_images(store: Store) -> None:
+    items = Table(store, ITEMS)
+    start = store.newest_cut()
+    items.put({"id": 1, "v": 1})
+    items.put({"id": 1, "v": 2})
+    items.delete(1)
+    end = store.newest_cut()
+    assert delta(store, start, end) == sorted(
+        [(1, None, 1, 1), (1, None, 1, -1), (1, None, 2, 1), (1, None, 2, -1)]
+    )
+    assert store.touched(start, end) == {ITEMS.id: 3}
+
+
+def test_tables_are_readable_at_any_cut_in_the_log(store: Store) -> None:
+    items = Table(store, ITEMS)
+    states, cuts = [], []
+    for step in range(6):
+        items.put_many([{"id": i, "v": step} for i in range(step, step + 3)])
+        items.delete(step - 1)
+        states.append(rows_at(store, None))
+        cuts.append(store.newest_cut())
+    assert [rows_at(store, cut) for cut in cuts] == states
+
+
+def test_cuts_never_split_a_transaction(store: Store) -> None:
+    items = Table(store, ITEMS)
+    start = store.newest_cut()
+    for size in (3, 5, 2, 7):
+        items.put_many([{"id": size * 10 + i} for i in range(size)])
+    taken = []
+    cut = start
+    while (following := store.cut_after(cut, 6)) != cut:
+        taken.append(following.operations - cut.operations)
+        cut = following
+    assert taken == [3, 7, 7]
+    assert cut == store.newest_cut()
+
+
+def test_trim_keeps_what_comes_after(store: Store) -> None:
+    items = Table(store, ITEMS)
+    items.put_many([{"id": i, "v": 0} for i in range(10)])
+    cut, rows = store.newest_cut(), rows_at(store, None)
+    items.put_many([{"id": i, "v": 1} for i in range(5)])
+    store.trim(cut)
+    assert rows_at(store, cut) == rows
+    assert len(delta(store, cut, store.newest_cut())) == 10
+    with pytest.raises(OffsetGap):
+        delta(store, Cut(0, (0,) * store.nodes), cut)
+
+
+def test_documents(store: Store) -> None:
+    store.change_documents({"a:1": {"x": 1}, "a:2": [2], "b": 3})
+    assert store.documents("a:") == {"a:1": {"x": 1}, "a:2": [2]}
+    store.change_documents({"a:1": None})
+    assert (store.document("a:1"), store.document("b")) == (None, 3)
+
+
+def entries(store: Store, epoch: int) -> dict[bytes, bytes]:
+    with store.shard(0).at(epoch) as snapshot:
+        scanned = {k: v for run in snapshot.scan(7) for k, v in run}
+        assert snapshot.get_many(7, [b"a", b"b", b"c"]) == scanned
+        assert list(snapshot.scan_back(7, b"", None)) == sorted(scanned.items(), reverse=True)
+    return scanned
+
+
+def test_shards_go_back_to_every_epoch_that_is_kept(store: Store) -> None:
+    shard = store.shard(0)
+    shard.apply(1, [Write(7, [b"a", b"b"], [b"1", b"1"], [None, None])], keep=0)
+    shard.apply(2, [Write(7, [b"a", b"c"], [b"2", b"2"], [b"1", None])], keep=1)
+    shard.apply(4, [Write(7, [b"a", b"b"], [None, b"4"], [b"2", b"1"])], keep=1)
+    assert entries(store, 1) == {b"a": b"1", b"b": b"1"}
+    assert entries(store, 2) == entries(store, 3) == {b"a": b"2", b"b": b"1", b"c": b"2"}
+    assert entries(store, 4) == entries(store, 9) == {b"b": b"4", b"c": b"2"}
+    with pytest.raises(SnapshotGone):
+        entries(store, 0)
+
+
+def test_an_epoch_is_applied_once(store: Store) -> None:
+    shard = store.shard(0)
+    first = Write(7, [b"a"], [b"1"], [None])
+    assert shard.apply(1, [first], keep=0)
+    assert not shard.apply(1, [Write(7, [b"a"], [b"other"], [b"1"])], keep=0)
+    assert entries(store, 1) == {b"a": b"1"}
+    assert entries(store, 0) == {}
+
+
+def test_many_undo_chunks(store: Store) -> None:
+    keys = [f"{i:06d}".encode() for i in range(20_000)]
+    shard = store.shard(1)
+    shard.apply(1, [Write(3, keys, [b"old"] * len(keys), [None] * len(keys))], keep=0)
+    shard.apply(2, [Write(3, keys[::2], [None] * 10_000, [b"old"] * 10_000)], keep=1)
+    with shard.at(1) as snapshot:
+        assert sum(len(run) for run in snapshot.scan(3)) == 20_000
+        assert snapshot.get_many(3, [keys[8], keys[9], b"x"]) == {keys[8]: b"old", keys[9]: b"old"}
+        assert len(snapshot.get_many(3, keys[5000:5100])) == 100
+    with shard.at(2) as snapshot:
+        assert sum(len(run) for run in snapshot.scan(3)) == 10_000
+    shard.drop(3)
+    with shard.at(2) as snapshot:
+        assert list(snapshot.scan(3)) == []
+
+
+def test_writers_in_many_threads_lose_nothing(store: Store) -> None:
+    items = Table(store, ITEMS)
+
+    def write(thread: int) -> None:
+        for i in range(50):
+            items.put({"id": thread * 1000 + i, "v": i})
+
+    threads = [threading.Thread(target=write, args=(t,)) for t in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(rows_at(store, None)) == 200
+    assert store.newest_cut().transaction == 200
+
+
+def test_long_keys(store: Store) -> None:
+    texts = TableDef(5, "texts", (Column("t", "string"), Column("v", "int")), ("t",))
+    table = Table(store, texts)
+    names = ["x" * 600 + c for c in "abc"] + ["x" * 600, "y"]
+    table.put_many([{"t": t, "v": i} for i, t in enumerate(names)])
+    assert [table.get(t)["v"] for t in names] == [0, 1, 2, 3, 4]  # type: ignore[index]
+    assert rows_at(store, store.newest_cut(), texts) == rows_at(store, None, texts)
+
+
+# the embedded store's own troubles
+
+
+def test_a_full_map_says_so_and_keeps_what_was_there(tmp_path: Path) -> None:
+    lmdb.create(tmp_path / "s", lmdb.Settings(map_size=1 << 20))
+    store = lmdb.LmdbStore(tmp_path / "s")
+    items = Table(store, ITEMS)
+    items.put({"id": 1, "tag": "kept"})
+    with pytest.raises(StoreFull):
+        items.put_many([{"id": i, "tag": "x" * 400} for i in range(10_000)])
+    assert rows_at(store, None) == [(1, "kept", None)]
+    items.put({"id": 2})
+    store.close()
+
+
+def test_a_damaged_log_entry_is_named_and_not_read(tmp_path: Path) -> None:
+    lmdb.create(tmp_path / "s", lmdb.Settings(nodes=1, shards=1, map_size=1 << 26))
+    store = lmdb.LmdbStore(tmp_path / "s")
+    start = store.newest_cut()
+    Table(store, ITEMS).put_many([{"id": i, "v": i} for i in range(10)])
+    with store._base.write() as txn, txn.cursor(store._log) as cursor:
+        assert cursor.first()
+        key, value = cursor.item()
+        flipped = bytearray(value)
+        flipped[len(flipped) // 2] ^= 1
+        txn.put(key, bytes(flipped), db=store._log)
+    with pytest.raises(Corrupt) as error:
+        delta(store, start, store.newest_cut())
+    assert error.value.where == "log entry 0 of node 0"
+    store.close()
+
+
+def test_what_is_not_a_store(tmp_path: Path) -> None:
+    with pytest.raises(NotAStore):
+        lmdb.read_settings(tmp_path / "absent")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(NotAStore):
+        lmdb.read_settings(tmp_path / "file")
+    with pytest.raises(NotAStore):
+        lmdb.read_settings(tmp_path)
+    (tmp_path / "store.json").write_text('{"format": 99}')
+    with pytest.raises(NewerFormat):
+        lmdb.read_settings(tmp_path)
+
+
+def test_store_files_are_private(tmp_path: Path) -> None:
+    store = embedded(tmp_path / "s")
+    store.shard(0)
+    for path in [tmp_path / "s", *(tmp_path / "s").rglob("*")]:
+        assert path.stat().st_mode & 0o077 == 0, path
+    store.close()
