@@ -18,7 +18,7 @@ from tailrace.commands import output
 from tailrace.database import Database
 from tailrace.demo.data import TABLES, generate
 from tailrace.demo.stream import Applied, Measured, percentile, stream
-from tailrace.demo.views import EXAMPLES
+from tailrace.demo.views import EXAMPLES, Example
 from tailrace.errors import StoreError
 from tailrace.verify.recompute import Report
 
@@ -82,35 +82,41 @@ class Show:
     def load(self, db: Database, files: dict[str, Path]) -> None:
         for name, ddl in TABLES.items():
             began = time.monotonic()
-            with self._bar() as progress:
-                task = progress.add_task(name, total=1.0)
-                db.sql(ddl)
-                rows = loading.load(
-                    db.table(name),
-                    [files[name]],
-                    None,
-                    lambda step: progress.update(task, completed=step.done),
-                )
+            db.sql(ddl)
+            rows = self._load(db, name, files[name])
             self.say(f"   {name:12} {rows:>9,} rows  {time.monotonic() - began:5.1f} s")
+
+    def _load(self, db: Database, name: str, file: Path) -> int:
+        with self._bar() as progress:
+            task = progress.add_task(name, total=1.0)
+            table = db.table(name)
+            return loading.load(table, [file], None, lambda step: progress.update(task, completed=step.done))
 
     def build(self, db: Database) -> None:
         self._title("Views", "each built over the loaded tables by Spark, then stored as a table of its own.")
-        for name, kind, query in EXAMPLES:
+        with self._bar() as progress:
+            progress.add_task("starting Spark", total=None)
+            db.spark  # noqa: B018
+        for example in EXAMPLES:
             began = time.monotonic()
-            with self._bar() as progress:
-                task = progress.add_task(name, total=None)
-                db.sql(
-                    f"CREATE MATERIALIZED VIEW {name} AS {query}",
-                    lambda said: progress.update(task, description=f"{name}: {said}"),
-                )
-            rows = db.view(name).scan().num_rows
-            self.say(f"   {name:16} {rows:>7,} rows  {time.monotonic() - began:5.1f} s  [dim]{kind}[/dim]")
+            self._build(db, example)
+            rows = db.view(example.name).scan().num_rows
+            taken = time.monotonic() - began
+            self.say(f"   {example.name:16} {rows:>7,} rows  {taken:5.1f} s  [dim]{example.kind}[/dim]")
+
+    def _build(self, db: Database, example: Example) -> None:
+        with self._bar() as progress:
+            task = progress.add_task(example.name, total=None)
+            db.sql(
+                f"CREATE MATERIALIZED VIEW {example.name} AS {example.sql}",
+                lambda said: progress.update(task, description=f"{example.name}: {said}"),
+            )
 
     def stream(self, db: Database, files: dict[str, Path], seconds: float, rate: int) -> Measured:
         self._title(
             "Changes",
-            f"for {seconds:g} s one process inserts, updates and deletes orders and their items, another reads"
-            " views.\n   Each epoch takes what was written since the last and brings all views to it at once.",
+            f"for {seconds:g} s one process inserts, updates and deletes orders and their items, and another\n"
+            "   reads views. Each epoch takes what was written since the last, and moves all views at once.",
         )
         with self._bar() as progress:
             task = progress.add_task("streaming", total=seconds)
@@ -176,8 +182,8 @@ def _line(applied: Applied) -> str:
     epoch = applied.epoch
     return (
         f"   epoch {epoch.number:>3}  {epoch.operations:>6,} operations  {epoch.seconds:5.2f} s"
-        f"  {epoch.rate:>7,.0f}/s  {epoch.view_rows:>6,} view rows  lag {applied.lag_operations:>6,} operations,"
-        f" {applied.lag_seconds:.2f} s"
+        f"  {epoch.rate:>7,.0f}/s  {epoch.view_rows:>6,} view rows"
+        f"  lag {applied.lag_operations:>6,} operations, {applied.lag_seconds:.2f} s"
     )
 
 

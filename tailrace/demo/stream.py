@@ -66,7 +66,7 @@ def percentile(values: Sequence[float], part: float) -> float:
 def stream(
     db: Database, files: dict[str, Path], seconds: float, rate: int, tell: Callable[[Applied, float], None]
 ) -> Measured:
-    """Keep the views fresh for some seconds while rows change; `tell` hears of each epoch and the time so far."""
+    """Keep the views fresh for some seconds while rows change; `tell` hears of each epoch, and when."""
     processes = multiprocessing.get_context("spawn")
     notes, times = processes.Queue(), processes.Queue()
     ready, stop = processes.Barrier(3), processes.Event()

@@ -34,7 +34,8 @@ def joined(left: Node, right: Node, kind: JoinKind, condition: Sequence[str], ty
     """`left` joined with `right`: the left side's columns, then (unless semi or anti) the right side's."""
     width = len(left.columns)
     split = _split(condition, width)
-    residual = list(split.rest)
+    keys, compared = _same_types(left, right, split.keys, types)
+    residual = split.rest + compared
     if kind in _FILTERS_LEFT:
         left = filtered(left, split.left)
     else:
@@ -44,8 +45,8 @@ def joined(left: Node, right: Node, kind: JoinKind, condition: Sequence[str], ty
     else:
         residual += [shift(text, width) for text in split.right]
     if not residual:
-        return _keyed(left, right, kind, split.keys, types)
-    matches = filtered(_keyed(left, right, "inner", split.keys, types), residual)
+        return _keyed(left, right, kind, keys, types)
+    matches = filtered(_keyed(left, right, "inner", keys, types), residual)
     return matches if kind == "inner" else _completed(left, right, kind, matches)
 
 
@@ -105,31 +106,26 @@ def _keyed(
 ) -> Node:
     """An equality join; keys that are no columns yet are computed below it and dropped above it."""
     widths = len(left.columns), len(right.columns)
-    usable, compared = _same_types(left, right, keys, types)
-    if compared and kind != "inner":
-        raise Unsupported(
-            construct="an outer, semi or anti join on a nested type",
-            reason="join keys must be of scalar types; compare its parts",
-        )
-    left, left_on = _extended(left, [k[0] for k in usable], types)
-    right, right_on = _extended(right, [k[1] for k in usable], types)
-    join = Join(left, right, kind, left_on, right_on, tuple(k[2] for k in usable))
+    left, left_on = _extended(left, [k[0] for k in keys], types)
+    right, right_on = _extended(right, [k[1] for k in keys], types)
+    join = Join(left, right, kind, left_on, right_on, tuple(k[2] for k in keys))
     shown = list(range(widths[0]))
     if kind not in ("semi", "anti"):
         shown += [len(left.columns) + p for p in range(widths[1])]
-    return filtered(selected(join, shown), compared)
+    return selected(join, shown)
 
 
 def _same_types(
     left: Node, right: Node, keys: Sequence[tuple[str, str, bool]], types: Types
 ) -> tuple[list[tuple[str, str, bool]], list[str]]:
-    """The keys with both sides cast to one type; and, as conditions, those that no arrangement can hold."""
+    """The keys with both sides cast to the type they are compared in; and, as conditions, those that have
+    none, or one that no arrangement is sorted by."""
     usable, compared = [], []
     left_types = types.of(left.columns, [k[0] for k in keys])
     right_types = types.of(right.columns, [k[1] for k in keys])
     for (one, other, null_safe), left_type, right_type in zip(keys, left_types, right_types, strict=True):
-        common = types.common(left_type, right_type)
-        if not is_scalar(common):
+        common = types.compared(left_type, right_type)
+        if common is None or not is_scalar(common):
             operator = "<=>" if null_safe else "="
             compared.append(f"({one}) {operator} ({shift(other, len(left.columns))})")
             continue

@@ -12,6 +12,9 @@ from tailrace.plan.dialect import place
 from tailrace.plan.nodes import column_of
 from tailrace.types import Column
 
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
+_TIMES = ("date", "timestamp", "timestamp_ntz")
+
 
 class ExpressionFault(SqlError):  # noqa: N818 (named like the other errors)
     """The typer cannot analyse the expression at `index`; `message` says why."""
@@ -63,6 +66,28 @@ class Types:
         if left == right:
             return left
         return self.of([Column("_0", left), Column("_1", right)], ["COALESCE(_0, _1)"])[0]
+
+    def compared(self, left: str, right: str) -> str | None:
+        """The type in which Spark compares values of two types; None: leave it to Spark.
+
+        Not always the common type: a string and a number meet as numbers in `=`, as strings in `coalesce`.
+        """
+        if left == right:
+            return left
+        families = {_family(left), _family(right)}
+        if families <= {"number"} or families <= {"time"}:
+            return self.common(left, right)
+        other = right if left == "string" else left
+        if "string" not in families or _family(other) not in ("number", "time"):
+            return None
+        # No decimal type holds every string's number, so Spark takes the middle.
+        return "double" if other.startswith("decimal") else other
+
+
+def _family(kind: str) -> str:
+    if kind.startswith("decimal") or kind in _NUMBERS:
+        return "number"
+    return "time" if kind in _TIMES else kind
 
 
 def _placed(fault: ExpressionFault, origins: Sequence[exp.Expr | None]) -> SqlError:

@@ -54,6 +54,7 @@ def create(path: Path, settings: Settings) -> None:
     if not (1 <= settings.nodes <= 1024 and settings.shards % settings.nodes == 0 and settings.shards <= 4096):
         raise StoreError(message="shards must be a multiple of nodes (1 to 1024), and at most 4096")
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (path / "shards").mkdir(mode=0o700, exist_ok=True)
     draft = path / f".store.json.{os.getpid()}"
     draft.write_text(json.dumps(asdict(settings), indent=1))
     draft.chmod(0o600)

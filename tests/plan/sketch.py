@@ -40,7 +40,19 @@ _FIXED = {
     "approx_count_distinct": "bigint", "median": "double", "length": "int", "size": "int",
 }  # fmt: skip
 _FIRST = ("min", "max", "max_by", "abs", "nullif", "ifnull")
-_WIDER = ("boolean", "tinyint", "smallint", "int", "bigint", "decimal", "float", "double", "date", "timestamp", "string")
+_WIDER = (
+    "boolean",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "decimal",
+    "float",
+    "double",
+    "date",
+    "timestamp",
+    "string",
+)
 
 
 class SketchTyper:
@@ -98,7 +110,11 @@ def _annotated(tree: exp.Expression, columns: Sequence[Column]) -> str:
         if not node.table:
             node.set("table", exp.to_identifier("r"))
     found = annotate_types(query, schema=schema, dialect="spark").expressions[0].type
-    return found.sql("spark").lower().replace(", ", ",") if found is not None and found.this != exp.DType.UNKNOWN else "int"
+    return (
+        found.sql("spark").lower().replace(", ", ",")
+        if found is not None and found.this != exp.DType.UNKNOWN
+        else "int"
+    )
 
 
 class Sketch:
