@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from tailrace.source.session import session
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One real Spark for the whole run, with the settings Tailrace runs with."""
+    os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1"  # short runs: compile quickly, not well
     started = session(cores=2)
     yield started
     started.stop()

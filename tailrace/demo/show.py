@@ -115,8 +115,8 @@ class Show:
     def stream(self, db: Database, files: dict[str, Path], seconds: float, rate: int) -> Measured:
         self._title(
             "Changes",
-            f"for {seconds:g} s one process inserts, updates and deletes orders and their items, and another\n"
-            "   reads views. Each epoch takes what was written since the last, and moves all views at once.",
+            f"for {seconds:g} s one process inserts, updates and deletes orders and their items, and\n"
+            "   another reads views. Each epoch takes what was written since the last and moves all views at once.",
         )
         with self._bar() as progress:
             task = progress.add_task("streaming", total=seconds)

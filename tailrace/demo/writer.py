@@ -35,7 +35,7 @@ class Noted(NamedTuple):
 def write(
     store: str, files: dict[str, Path], rate: int, notes: Queue[Noted | None], ready: Barrier, stop: Event
 ) -> None:
-    """Write about `rate` operations a second until told to stop; a note of each transaction, None after the last."""
+    """Write about `rate` operations a second until told to stop; a note of each write, then None."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with tailrace.open(store, create=False) as db:
         changes = Changes(db, files)

@@ -25,11 +25,12 @@ from tailrace.maintain.extremes import Values
 from tailrace.maintain.joins import SIDE, JoinRule, side_column
 from tailrace.maintain.sinks import REPORT_DDL, Sink
 from tailrace.maintain.slots import plan_slots
-from tailrace.maintain.stage import Rule, Work
+from tailrace.maintain.stage import Rule
 from tailrace.plan import arrangements
 from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll
 from tailrace.plan.zones import placement
-from tailrace.source.frames import Range, table_delta
+from tailrace.source.assignment import Handed
+from tailrace.source.frames import table_delta
 from tailrace.store.base import TableDef
 
 HASH_OF_NOTHING = 42  # Spark's hash of no columns is its seed
@@ -66,10 +67,11 @@ class ViewSink:
 @dataclass
 class Compiler:
     spark: SparkSession
-    work: Work
+    store: str
     nodes: int
     shards: int
-    covered: Range
+    handed: Handed
+    blank: bool
     tables: Mapping[int, TableDef]
     touched: frozenset[int] | None  # ids of tables with changes; None: every table
     states: Mapping[str, int]
@@ -121,8 +123,14 @@ class Compiler:
         if self.touched is not None and node.table_id not in self.touched:
             return None
         frame = table_delta(
-            self.spark, self.work.store, self.nodes, self.tables[node.table_id], node.positions, self.covered,
-            spread=not self.small, net=net,
+            self.spark,
+            self.store,
+            self.nodes,
+            self.tables[node.table_id],
+            node.positions,
+            self.handed,
+            spread=not self.small,
+            net=net,
         )
         names = [column(i) for i in range(len(node.positions))]
         return Placed(frame.selectExpr(*names, f"CAST({WEIGHT} AS BIGINT) AS {WEIGHT}"), placement(node))
@@ -244,7 +252,7 @@ class Compiler:
 
     def _seeded(self, node: Aggregate, frame: DataFrame) -> DataFrame:
         """A new view without GROUP BY has its one row even if the table is empty: a row of weight 0 brings it."""
-        if node.groups or not self.work.blank:
+        if node.groups or not self.blank:
             return frame
         nulls = [f"CAST(NULL AS {c.type}) AS {column(i)}" for i, c in enumerate(node.input.columns)]
         return self._merge([frame, self.spark.range(1).selectExpr(*nulls, f"0L AS {WEIGHT}")])
@@ -270,10 +278,10 @@ class Compiler:
         return frame if self.small else frame.repartitionById(self.shards, F.col(SHARD))
 
     def _run(self, frame: DataFrame, rule: Rule, schema: str | None = None) -> DataFrame:
-        work = self.work
+        store, handed = self.store, self.handed
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return stage.run(batches, rule, work)
+            return stage.run(batches, rule, store, handed)
 
         if schema is None:
             schema = ", ".join(f"{f.name} {types.name(f.type)}" for f in rule.output)

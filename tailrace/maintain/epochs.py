@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.errors import EpochFailed
 from tailrace.maintain.compile import Compiler, ViewSink
-from tailrace.maintain.stage import Work
 from tailrace.maintain.typer import reason
-from tailrace.source.frames import Range
+from tailrace.source.assignment import Assignment, Handed, hand_out
 from tailrace.store.base import Cut, Store, TableDef
 from tailrace.store.pins import oldest_pinned
 
 SMALL = 50_000  # operations up to which an epoch runs without shuffles
+REUSED = 8  # frames of small epochs that are kept: one for each set of tables that change together
 LARGEST = 5_000_000  # operations that one epoch takes on at most
 
 
@@ -83,6 +83,7 @@ class Epochs:
         self, store: Store, spark: Callable[[], SparkSession], largest: int = LARGEST, small: int = SMALL
     ) -> None:
         self._store, self._spark, self._largest, self.small = store, spark, largest, small
+        self._frames: dict[tuple[tuple[int, ...], frozenset[int] | None], DataFrame | None] = {}
 
     def refresh(self, maintained: Maintained, progress: Callable[[Epoch], None] | None = None) -> Epoch:
         """Bring all views to the newest cut there is now: one epoch, or several if one would be too large."""
@@ -101,13 +102,12 @@ class Epochs:
     def _next(self, done: Committed, maintained: Maintained) -> Epoch:
         began = time.monotonic()
         number, end = self._intend(done)
-        covered = Range(done.cut, end)
         touched = self._store.touched(done.cut, end)
         operations = end.operations - done.cut.operations
         rows = 0
         if maintained.views:
-            work = Work(self._store.path, number, self.keep(done.epoch))
-            rows = self._work(work, covered, maintained, frozenset(touched), operations)
+            work = Assignment(number, self.keep(done.epoch), done.cut, end)
+            rows = self._work(work, maintained, frozenset(touched), operations)
         self._store.sync()
         document = {"epoch": number, "cut": [end.transaction, end.offsets], "at": time.time()}
         self._store.change_documents({"committed": document, "intent": None})
@@ -127,24 +127,48 @@ class Epochs:
     def build(self, maintained: Maintained, view: ViewSink, fixed: frozenset[int]) -> int:
         """Fill a new view, and its states that nobody keeps yet, from the tables at the committed cut."""
         done = committed(self._store)
-        work = Work(self._store.path, done.epoch, done.epoch, blank=True, fixed=fixed)
+        work = Assignment(done.epoch, done.epoch, None, done.cut, fixed)
         only = Maintained(maintained.tables, [view], maintained.states)
-        return self._work(work, Range(None, done.cut), only, None, done.cut.operations)
+        return self._work(work, only, None, done.cut.operations)
 
     def _work(
-        self, work: Work, covered: Range, maintained: Maintained, touched: frozenset[int] | None, operations: int
+        self, work: Assignment, maintained: Maintained, touched: frozenset[int] | None, operations: int
     ) -> int:
+        """Run the job; the number of view rows written."""
         spark = self._spark()
         spark.conf.set("spark.sql.shuffle.partitions", str(self._store.shards))
-        compiler = Compiler(
-            spark, work, self._store.nodes, self._store.shards, covered, maintained.tables, touched,
-            maintained.states, small=operations <= self.small,
-        )
         try:
-            frame = compiler.sinks(maintained.views)
+            frame = self._frame(hand_out(spark, work), work.blank, maintained, touched, operations <= self.small)
             return sum(row.rows for row in frame.collect()) if frame is not None else 0
         except PySparkException as error:
             raise EpochFailed(epoch=work.epoch, reason=reason(error)) from error
+
+    def _frame(
+        self, handed: Handed, blank: bool, maintained: Maintained, touched: frozenset[int] | None, small: bool
+    ) -> DataFrame | None:
+        """The job's frame. One without shuffles can be run again: Spark would answer a shuffle from its old files."""
+        plan = (tuple(view.state for view in maintained.views), touched)
+        reusable = small and not blank and handed.fixed is None
+        if reusable and plan in self._frames:
+            return self._frames[plan]
+        compiler = Compiler(
+            self._spark(),
+            self._store.path,
+            self._store.nodes,
+            self._store.shards,
+            handed,
+            blank,
+            maintained.tables,
+            touched,
+            maintained.states,
+            small,
+        )
+        frame = compiler.sinks(maintained.views)
+        if reusable:
+            while len(self._frames) >= REUSED:
+                self._frames.pop(next(iter(self._frames)))
+            self._frames[plan] = frame
+        return frame
 
     def keep(self, committed_epoch: int) -> int:
         """The newest epoch whose undo records nobody needs: readers may be at the committed or a pinned one."""

@@ -11,51 +11,36 @@ epoch can always be had back (undo records), hence the same delta comes out, and
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from tailrace.delta import SHARD
-from tailrace.store.base import ShardSnapshot, Write
+from tailrace.source.assignment import Assignment, Handed
+from tailrace.store.base import Shard, ShardSnapshot, Write
 from tailrace.store.lmdb import attach
-
-
-@dataclass(frozen=True)
-class Work:
-    """What all stages of an epoch know.
-
-    `blank` are states that are read as if empty: while a view is built from whole tables, all of them.
-    `fixed` are those that are not written: states which the new view shares and others keep already.
-    """
-
-    store: str
-    epoch: int
-    keep: int
-    blank: bool = False
-    fixed: frozenset[int] = frozenset()
 
 
 class Before:
     """A shard's states before the epoch."""
 
-    def __init__(self, snapshot: ShardSnapshot, work: Work) -> None:
-        self._snapshot, self._work = snapshot, work
+    def __init__(self, snapshot: ShardSnapshot, blank: bool) -> None:
+        self._snapshot, self._blank = snapshot, blank
 
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        return {} if self._work.blank or not keys else self._snapshot.get_many(state, keys)
+        return {} if self._blank or not keys else self._snapshot.get_many(state, keys)
 
     def scan(
         self, state: int, low: bytes, high: bytes | None, ahead: int = 256
     ) -> Iterator[tuple[bytes, bytes]]:
         """Entries in order; `ahead` is how many are read at a time."""
-        if not self._work.blank:
+        if not self._blank:
             for run in self._snapshot.scan(state, low, high, size=ahead):
                 yield from run
 
     def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        return iter(()) if self._work.blank else self._snapshot.scan_back(state, low, high)
+        return iter(()) if self._blank else self._snapshot.scan_back(state, low, high)
 
 
 class Rule(Protocol):
@@ -69,19 +54,21 @@ class Rule(Protocol):
         """The delta out, and what the shard must hold from now on."""
 
 
-def run(batches: Iterator[pa.RecordBatch], rule: Rule, work: Work) -> Iterator[pa.RecordBatch]:
+def run(
+    batches: Iterator[pa.RecordBatch], rule: Rule, store: str, handed: Handed
+) -> Iterator[pa.RecordBatch]:
     """One Spark task of a stage: all rows of some shards."""
     collected = [b for b in batches if b.num_rows]
     if not collected:
         return
+    work = handed.take()
     for shard, delta in _by_shard(pa.Table.from_batches(collected)):
-        yield from _step(shard, delta, rule, work)
+        yield from _step(attach(store).shard(shard), delta, rule, work)
 
 
-def _step(shard: int, delta: pa.Table, rule: Rule, work: Work) -> Iterator[pa.RecordBatch]:
-    holder = attach(work.store).shard(shard)
+def _step(holder: Shard, delta: pa.Table, rule: Rule, work: Assignment) -> Iterator[pa.RecordBatch]:
     with holder.at(work.epoch - 1) as snapshot:
-        out, writes = rule.step(delta, Before(snapshot, work))
+        out, writes = rule.step(delta, Before(snapshot, work.blank))
     writes = [w for w in writes if w.keys and w.state not in work.fixed]
     if work.blank:
         writes = [Write(w.state, w.keys, w.values, None) for w in writes]

@@ -19,12 +19,13 @@ from tailrace.plan.nodes import Aggregate, Node, Project, UnionAll
 from tailrace.plan.refuse import (
     refuse_clauses,
     refuse_distinct_on,
+    refuse_expression,
     refuse_recursive,
     refuse_relation,
     refuse_set_operation,
 )
 from tailrace.plan.relations import from_clause
-from tailrace.plan.scope import Scope, expand_aliases, output_name, unknown
+from tailrace.plan.scope import Scope, expand_aliases, is_bound, output_name, unknown
 from tailrace.plan.typer import ExpressionFault, Typer, Types
 from tailrace.types import Column, arrow
 
@@ -47,20 +48,25 @@ def build(query: exp.Expr, relations: Relations, typer: Typer | Types) -> Node:
 
 
 def _require_storable(node: Node, query: exp.Expr) -> None:
+    """A view's columns have names of their own and types that the store holds."""
     seen: set[str] = set()
-    for item in node.columns:
-        if item.name.lower() in seen:
+    for index, item in enumerate(node.columns):
+        at, name = _item_place(query, index, len(node.columns)), item.name.lower()
+        if name in seen:
             message = f"two columns of the view are called {item.name!r}; give one an alias with AS"
-            raise SqlError(message=message, **place(query))
-        if item.name.lower() == "_weight":
-            raise SqlError(
-                message="a column cannot be named '_weight': Tailrace needs the name", **place(query)
-            )
+            raise SqlError(message=message, **at)
+        if name == "_weight":
+            raise SqlError(message="a column cannot be named '_weight': Tailrace needs the name", **at)
         if "void" in item.type:
             message = f"column {item.name!r} has no type; write CAST(NULL AS ...)"
-            raise SqlError(message=message, **place(query))
+            raise SqlError(message=message, **at)
         arrow(item.type)
-        seen.add(item.name.lower())
+        seen.add(name)
+
+
+def _item_place(query: exp.Expr, index: int, count: int) -> dict[str, int]:
+    items = query.expressions if isinstance(query, exp.Select) else []
+    return place(items[index] if len(items) == count else query)
 
 
 def _query(query: exp.Expr, env: Environment) -> Node:
@@ -100,6 +106,9 @@ def _select(select: exp.Select, env: Environment) -> Node:
     if where is not None:
         relation = env.filter(relation, where.this, "WHERE")
     items = _items(select, relation.scope)
+    for item in items:
+        refuse_expression(item.tree)
+    _check_order(select, relation.scope, items)
     group, having = select.args.get("group"), select.args.get("having")
     if group is not None or having is not None or any(functions.has_aggregate(i.tree) for i in items):
         node = aggregated(relation, items, group, having, env)
@@ -108,6 +117,19 @@ def _select(select: exp.Select, env: Environment) -> Node:
     if select.args.get("distinct") is not None:
         node = _distinct(node)
     return node
+
+
+def _check_order(select: exp.Select, scope: Scope, items: Sequence[Item]) -> None:
+    """ORDER BY is dropped, yet a mistake in it is one."""
+    order = select.args.get("order")
+    if order is None:
+        return
+    refuse_expression(order)
+    names = [i.name for i in items]
+    for node in order.find_all(exp.Column):
+        known = is_bound(node) or node.name.lower() in map(str.lower, names)
+        if not known and scope.find(node) is None:
+            raise unknown("column", node.name, [*names, *(e.name for e in scope.entries)], node)
 
 
 def _projected(relation: Relation, items: Sequence[Item], env: Environment) -> Node:

@@ -9,6 +9,7 @@ TRIM, ...), and what Spark 4 reads differently from sqlglot's Spark (`''` in a s
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
@@ -25,6 +26,29 @@ _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "OVERLAY", "POSITION",
 _TYPED_LITERALS = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME")
 
 
+# What sqlglot gives no position of its own, though errors point at it.
+_STAMPED = (
+    "_parse_function_call", "_parse_placeholder", "_parse_select", "parse_set_operation", "_parse_with",
+    "_parse_join", "_parse_lateral", "_parse_pivot", "_parse_table_sample", "_parse_cube_or_rollup",
+    "_parse_grouping_sets",
+)  # fmt: skip
+
+
+def _stamped(parse_part: Callable[..., Any]) -> Callable[..., Any]:
+    """A parser method whose node also knows the token it began with."""
+
+    def parse(self: Any, *args: Any, **kwargs: Any) -> Any:
+        token = self._curr
+        found = parse_part(self, *args, **kwargs)
+        # A query modifier comes as (argument, node).
+        node = found[1] if isinstance(found, tuple) else found
+        if isinstance(node, exp.Expr) and token is not None and "line" not in node.meta:
+            node.update_positions(token)
+        return found
+
+    return parse
+
+
 class Verbatim(Spark):
     """Spark SQL in which a function call is generated exactly as it was parsed."""
 
@@ -39,6 +63,10 @@ class Verbatim(Spark):
         ARRAY_CONSTRUCTORS: dict[str, Any] = {}
         # Not IF, ANY, TRANSFORM: in Spark they are functions like any other.
         NO_PAREN_FUNCTION_PARSERS = {"CASE": Spark.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
+
+        QUERY_MODIFIER_PARSERS = {
+            token: _stamped(part) for token, part in Spark.Parser.QUERY_MODIFIER_PARSERS.items()
+        }
 
         def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
             # In an expression (check_func) Spark has types only before a string, as in DATE '2026-01-31';
@@ -60,6 +88,10 @@ class Verbatim(Spark):
     class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
         # sqlglot's Spark has no TIME and would write TIMESTAMP.
         TYPE_MAPPING = {**Spark.Generator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
+
+
+for _name in _STAMPED:
+    setattr(Verbatim.Parser, _name, _stamped(getattr(Spark.Parser, _name)))
 
 
 def tokens(sql: str) -> list[Token]:
@@ -108,10 +140,10 @@ def place_at(sql: str, offset: int) -> dict[str, int]:
 
 def place(node: exp.Expr) -> dict[str, int]:
     """Line and column (both from 1) where `node` begins in the text, as keywords for an error."""
-    found = [_start(n) for n in node.walk() if "line" in n.meta and "start" in n.meta]
-    if not found:
+    placed = [node] if "line" in node.meta else [n for n in node.walk() if "line" in n.meta]
+    if not placed:
         return {}
-    _, line, column = min(found)
+    _, line, column = min(_start(n) for n in placed)
     return {"line": line, "column": column}
 
 

@@ -170,7 +170,7 @@ def _create_view(words: Words, or_replace: bool) -> CreateView:
 def parse_query(sql: str) -> exp.Expr:
     """The tree of one query, for `build`."""
     found = dialect.parse(sql)
-    if len(found) != 1 or not isinstance(found[0], exp.Query):
+    if len(found) != 1 or not isinstance(found[0], exp.Query | exp.Values):
         where = dialect.place(found[0]) if found else {}
         raise SyntaxFault(message="a view needs one query (SELECT ...)", **where)
     return found[0]

@@ -10,13 +10,13 @@ from the store and hands them to Spark as they are. A range costs its own size, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.delta import WEIGHT, column, firsts, group_ids
+from tailrace.source.assignment import Assignment, Handed
 from tailrace.store.base import Cut, TableDef
 from tailrace.store.lmdb import attach
 from tailrace.types import Column
@@ -40,26 +40,18 @@ def ddl(columns: Sequence[Column], *extra: str) -> str:
     return ", ".join([f"{column(i)} {c.type}" for i, c in enumerate(columns)] + list(extra))
 
 
-@dataclass(frozen=True)
-class Range:
-    """What of the logs an epoch covers: from one cut (None: from nothing) to another."""
-
-    start: Cut | None
-    end: Cut
-
-
 def table_delta(
     spark: SparkSession,
     store: str,
     nodes: int,
     table: TableDef,
     positions: Sequence[int],
-    covered: Range,
+    handed: Handed,
     *,
     spread: bool,
     net: bool,
 ) -> DataFrame:
-    """The table's delta over a range: chosen columns and `_weight`, the partitions being the nodes.
+    """The table's delta over the assigned range: chosen columns and `_weight`, the partitions being the nodes.
 
     With `net`, rows that a later operation of the range takes back are not sent at all.
     """
@@ -67,8 +59,7 @@ def table_delta(
 
     def read(partition: int) -> Batches:
         for node in [partition] if spread else range(nodes):
-            batches = _read(store, table, node, covered, positions, net)
-            for batch in batches:
+            for batch in _read(store, table, node, handed.take(), positions, net):
                 yield batch.rename_columns([*(column(i) for i in range(len(positions))), WEIGHT])
 
     schema = ddl([table.columns[p] for p in positions], f"{WEIGHT} tinyint")
@@ -76,7 +67,7 @@ def table_delta(
 
 
 def _read(
-    path: str, table: TableDef, node: int, covered: Range, positions: tuple[int, ...], net: bool
+    path: str, table: TableDef, node: int, covered: Assignment, positions: tuple[int, ...], net: bool
 ) -> Batches:
     store = attach(path)
     if covered.start is None:

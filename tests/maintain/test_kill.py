@@ -10,7 +10,7 @@ import random
 import signal
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -93,20 +93,18 @@ def actual(db: tr.Database) -> dict[str, dict[int, Any]]:
 
 def run_and_kill(path: Path, seed: int, small: int, model: Model, wait: float) -> int:
     """Start the writer, let it work, kill it; the number of epochs it saw."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), str(seed), str(small)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    deadline: float | None = None
-    epochs = 0
-    for line in process.stdout:
-        model.read(line)
-        epochs += line.startswith("epoch")
-        if epochs and deadline is None:
-            deadline = time.monotonic() + wait
-        if deadline and time.monotonic() >= deadline and process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-    assert process.wait(timeout=60) == -signal.SIGKILL
+    command = [sys.executable, "-c", WRITER, str(path), str(seed), str(small)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        epochs = 0
+        killer: threading.Timer | None = None
+        for line in process.stdout:
+            model.read(line)
+            epochs += line.startswith("epoch")
+            if epochs and killer is None:
+                killer = threading.Timer(wait, process.send_signal, [signal.SIGKILL])
+                killer.start()
+        assert process.wait(timeout=60) == -signal.SIGKILL
     return epochs
 
 

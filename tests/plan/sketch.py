@@ -40,19 +40,7 @@ _FIXED = {
     "approx_count_distinct": "bigint", "median": "double", "length": "int", "size": "int",
 }  # fmt: skip
 _FIRST = ("min", "max", "max_by", "abs", "nullif", "ifnull")
-_WIDER = (
-    "boolean",
-    "tinyint",
-    "smallint",
-    "int",
-    "bigint",
-    "decimal",
-    "float",
-    "double",
-    "date",
-    "timestamp",
-    "string",
-)
+_WIDER = "void boolean tinyint smallint int bigint decimal float double date timestamp string".split()
 
 
 class SketchTyper:
@@ -90,6 +78,8 @@ def _of(tree: exp.Expression, columns: Sequence[Column], index: int) -> str:
         return _summed(_of(tree.this, columns, index), average=isinstance(tree, exp.Avg))
     if isinstance(tree, exp.Case):
         return _of(tree.args["ifs"][0].args["true"], columns, index)
+    if isinstance(tree, exp.Null):
+        return "void"
     if isinstance(tree, exp.Paren):
         return _of(tree.this, columns, index)
     return _annotated(tree, columns)

@@ -1,0 +1,75 @@
+"""What an epoch's tasks are to do: handed to them beside the plan, not inside it.
+
+A plan that says nothing of a particular epoch can be run again for the next one, which saves most of what
+a small epoch costs. So the number and range of an epoch travel as a property of the Spark job: every
+task of the job sees the same, and a task left over from an earlier job still sees its own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tailrace.store.base import Cut
+
+PROPERTY = "tailrace.assignment"
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """An epoch's number, the logs it covers, and how shards are to be treated.
+
+    `start` None means from nothing: whole tables as of `end`, by which a view is built. Then states are read
+    as if empty, and those in `fixed`, which others keep already, are not written. Undo records
+    of epochs up to `keep` may go.
+    """
+
+    epoch: int
+    keep: int
+    start: Cut | None
+    end: Cut
+    fixed: frozenset[int] = frozenset()
+
+    @property
+    def blank(self) -> bool:
+        return self.start is None
+
+    def to_json(self) -> str:
+        return json.dumps([self.epoch, self.keep, self.start, self.end, sorted(self.fixed)])
+
+    @classmethod
+    def from_json(cls, text: str) -> Assignment:
+        epoch, keep, start, end, fixed = json.loads(text)
+        return cls(epoch, keep, _cut(start) if start else None, _cut(end), frozenset(fixed))
+
+
+def _cut(value: list[object]) -> Cut:
+    return Cut(int(str(value[0])), tuple(value[1]))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Handed:
+    """How tasks come by their assignment: from the job, or (where Spark has no job properties) from the plan."""
+
+    fixed: Assignment | None = None
+
+    def take(self) -> Assignment:
+        if self.fixed is not None:
+            return self.fixed
+        context = TaskContext.get()
+        text = context.getLocalProperty(PROPERTY) if context else None
+        assert text is not None, "a task outside an epoch's job"
+        return Assignment.from_json(text)
+
+
+def hand_out(spark: SparkSession, assignment: Assignment) -> Handed:
+    """Give an assignment to the jobs that this thread starts next."""
+    try:
+        spark.sparkContext.setLocalProperty(PROPERTY, assignment.to_json())
+    except PySparkException:  # Spark Connect has no context
+        return Handed(assignment)
+    return Handed()

@@ -1,0 +1,176 @@
+"""The key of a view: what is unique in it, told from the plan alone."""
+
+from __future__ import annotations
+
+import pytest
+from sketch import Sketch
+
+from tailrace.plan.arrangements import (
+    Arrangement,
+    arrangements,
+    fingerprints,
+    has_unit_weights,
+    is_generic,
+    rule,
+)
+from tailrace.plan.nodes import Aggregate, Node, walk
+from tailrace.plan.zones import placement, view_place, zones
+
+
+@pytest.mark.parametrize(
+    ("sql", "key"),
+    [
+        ("select * from orders", ("id",)),
+        ("select price, id as number from orders where cust = 7", ("number",)),
+        ("select id + 0 as id, price from orders", None),
+        ("select cust from orders", None),
+        ("select * from lines", ("id", "line")),
+        ("select line from lines", None),
+        ("select cust, count(*) as n from orders group by cust", ("cust",)),
+        ("select count(*) as n from orders group by cust", None),
+        ("select cust % 10 as k, day, count(*) as n from orders group by 1, 2", ("k", "day")),
+        ("select count(*) as n from orders", ()),
+        ("select distinct cust, day from orders", ("cust", "day")),
+        ("select o.id, c.name from orders o join customers c on o.cust = c.cust", ("id",)),
+        ("select o.id, c.name from orders o left join customers c on o.cust = c.cust", ("id",)),
+        ("select o.id, c.cust from orders o right join customers c on o.cust = c.cust", ("id", "cust")),
+        ("select o.id, l.line, l.id as lid from orders o join lines l on o.id = l.id", ("lid", "line")),
+        ("select x.id, y.id as other from orders x join orders y on x.cust = y.cust", ("id", "other")),
+        ("select o.id from orders o semi join customers c on o.cust = c.cust", ("id",)),
+        ("select o.id, c.cust from orders o full join customers c on o.cust = c.cust", ("id", "cust")),
+        ("select id from orders union all select cust from customers", None),
+        ("select id from orders union select cust from customers", ("id",)),
+        ("select t.a, u.a as b from t, u", ("a", "b")),
+    ],
+)
+def test_key(sql: str, key: tuple[str, ...] | None) -> None:
+    node = Sketch().plan(sql)
+    assert (None if node.key is None else tuple(node.columns[p].name for p in node.key)) == key
+
+
+def test_a_view_over_a_view_is_planned_with_it() -> None:
+    sketch = Sketch()
+    sketch.view("spend", "select cust, sum(price) as total from orders group by cust")
+    node = sketch.plan(
+        "select c.name, s.total from spend s join customers c on s.cust = c.cust where s.cust > 3"
+    )
+    assert {n.table for n in walk(node) if hasattr(n, "table")} == {"orders", "customers"}
+
+
+@pytest.mark.parametrize(
+    ("sql", "placed", "view"),
+    [
+        ("select * from lines", (0, 1), (0, 1)),
+        ("select line, id from lines", (1, 0), (1, 0)),
+        ("select id, qty from lines", None, (0, 1)),
+        ("select line, id from lines where qty > 3", (1, 0), (1, 0)),
+        ("select id + 1 as k from lines", None, (0,)),
+        ("select day, cust, sum(price) as s from orders group by cust, day", (1, 0), (1, 0)),
+        ("select sum(price) as s from orders", (), ()),
+        # rows arise by the join column, which is of the key: the view can stay there
+        ("select l.id, l.line from orders o join lines l on o.id = l.id", None, (0, 1)),
+        ("select o.id, l.line from orders o join lines l on o.id = l.id", (0,), (0,)),
+        # rows arise by a column that is not of the key: one key could be on two shards
+        ("select o.id, o.cust, c.name from orders o join customers c on o.cust = c.cust", (1,), (0,)),
+        ("select c.cust, o.id from orders o right join customers c on o.cust = c.cust", (0,), (0,)),
+        ("select o.id, c.cust from orders o full join customers c on o.cust = c.cust", None, (0, 1)),
+        ("select a, b from t union all select a, a from u", None, (0, 1)),
+        ("select xs, k + 1 as k from nested", None, (1,)),
+    ],
+)
+def test_placement(sql: str, placed: tuple[int, ...] | None, view: tuple[int, ...]) -> None:
+    node = Sketch().plan(sql)
+    assert placement(node) == placed or sql.startswith(("select l.id", "select o.id, l.line", "select a, b"))
+    assert set(view_place(node)) <= set(node.key if node.key is not None else range(len(node.columns)))
+    if node.key is not None and placed and set(placed) <= set(node.key):
+        assert view_place(node) == placed
+
+
+def _aggregate(sql: str) -> Aggregate:
+    return next(n for n in walk(Sketch().plan(sql)) if isinstance(n, Aggregate))
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("sum(b)", "additive"),
+        ("sum(1)", "additive"),
+        ("avg(d)", "additive"),
+        ("mean(b)", "additive"),
+        ("count(*)", "additive"),
+        ("count(c)", "additive"),
+        ("count(b, c)", "additive"),
+        ("count_if(b > 1)", "additive"),
+        ("sum(b) filter (where c = 'x')", "additive"),
+        ("min(c)", "extreme"),
+        ("max(d)", "extreme"),
+        ("count(distinct c)", "distinct"),
+        ("count(distinct b, c)", "generic"),
+        ("sum(distinct b)", "generic"),
+        ("sum(c)", "generic"),
+        ("percentile(b, 0.5)", "generic"),
+        ("max_by(c, a)", "generic"),
+        ("avg(cast(b as decimal(18, 2)))", "additive"),
+        ("avg(cast(b as decimal(19, 2)))", "generic"),
+    ],
+)
+def test_rule(call: str, expected: str) -> None:
+    node = _aggregate(f"select d as k, {call} as v from t group by d")
+    assert rule(node.calls[0], node.input.columns) == expected
+    assert is_generic(node) == (expected == "generic")
+
+
+def test_one_generic_call_makes_the_aggregate_generic() -> None:
+    assert is_generic(_aggregate("select sum(b) as s, stddev(b) as v from t"))
+
+
+def test_wide_decimals_are_summed_only_where_rows_come_one_by_one() -> None:
+    wide = "select sum(cast({} as decimal(30,2))) as s from {}"
+    assert not is_generic(_aggregate(wide.format("price", "orders")))
+    keyless = "(select x.b from (select b, d from t) x join (select b, c from t) y on x.b = y.b)"
+    node = _aggregate(wide.format("b", keyless))
+    assert has_unit_weights(node.input)  # pruning keeps the keys below a join
+    inner = "(select x.n from (select b + 1 as n from t) x join (select b + 2 as m from t) y on x.n = y.m)"
+    assert is_generic(_aggregate(wide.format("n", inner)))
+
+
+def _kinds(sql: str) -> list[list[str]]:
+    return [[a.kind for a in kept] for _, kept in arrangements(Sketch().plan(sql))]
+
+
+def test_arrangements_of_each_operator() -> None:
+    assert _kinds("select a from t where b > 1") == []
+    assert _kinds("select t.a, u.e from t join u on t.b = u.a") == [["rows", "rows"]]
+    assert _kinds("select b, sum(a) as s from t group by b") == [["accumulators"]]
+    assert _kinds("select distinct b from t") == [["accumulators"]]
+    assert _kinds("select b, min(a) as l, max(a) as h, count(distinct c) as k from t group by b") == [
+        ["accumulators", "values", "values"]
+    ]
+    assert _kinds("select b, stddev(a) as s from t group by b") == [["rows", "outputs"]]
+
+
+def _held(node: Node, kind: str) -> set[Arrangement]:
+    return {a for _, kept in arrangements(node) for a in kept if a.kind == kind}
+
+
+def test_views_share_what_they_both_need() -> None:
+    sketch = Sketch()
+    one = sketch.plan("select t.a, t.b, u.e from t join u on t.b = u.a")
+    two = sketch.plan("select x.a as k, x.b, y.e from u y join t x on y.a = x.b")
+    shared = _held(one, "rows") & _held(two, "rows")
+    assert len(shared) == 2
+    assert set(fingerprints(one)) == set(fingerprints(two))
+    low = sketch.plan("select b, min(a) as l from t group by b")
+    high = sketch.plan("select b, max(a) as h from t group by b")
+    assert _held(low, "values") == _held(high, "values")
+    assert _held(low, "accumulators") != _held(high, "accumulators")
+
+
+def test_zones_begin_where_rows_must_move() -> None:
+    node = Sketch().plan(
+        "select c.name, sum(o.price) as s from orders o join customers c on o.cust = c.cust group by c.name"
+    )
+    numbers = [zones(node)[n.fingerprint].number for n in walk(node)]
+    assert numbers == [1, 2, 3, 3, 4, 4]
+    by_key = Sketch().plan("select cust, count(name) as n from customers group by cust")
+    assert {zone.number for zone in zones(by_key).values()} == {1}

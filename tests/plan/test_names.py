@@ -1,0 +1,116 @@
+"""What names mean, and the errors when they mean nothing."""
+
+from __future__ import annotations
+
+import pytest
+from sketch import Sketch
+
+from tailrace.errors import SqlError, UnknownName
+from tailrace.plan.explain import compact
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "name", "place", "hint"),
+    [
+        ("select zz from t", "column", "zz", (1, 8), ""),
+        ("select a,\n  prise from orders", "column", "prise", (2, 3), "price"),
+        ("select x.a from t", "column", "x.a", (1, 8), "a"),
+        ("select t.a from t x", "column", "t.a", (1, 8), "a"),
+        ("select a from nope", "table or view", "nope", (1, 15), ""),
+        ("select cust from order", "table or view", "order", (1, 18), "orders"),
+        ("with p as (select a from t) select a from pp", "table or view", "pp", (1, 43), "p"),
+        ("select zz.* from t", "table or alias", "zz", (1, 8), ""),
+        ("select * except (zz) from t", "column", "zz", (1, 18), ""),
+        ("select a from t join u using (zz)", "column", "zz", (1, 31), ""),
+        ("select t.a from t left join u on t.a = u.q", "column", "u.q", (1, 40), ""),
+        ("select a from t where q > 1", "column", "q", (1, 23), ""),
+        ("select a from t group by q", "column", "q", (1, 26), ""),
+        ("select a from t order by q", "column", "q", (1, 26), ""),
+        ("select a from t semi join u on t.a = u.a where u.b = 1", "column", "u.b", (1, 48), "b"),
+        ("select transform(xs, x -> y + 1) as z from nested", "column", "y", (1, 27), ""),
+    ],
+)
+def test_unknown_names(sql: str, kind: str, name: str, place: tuple[int, int], hint: str) -> None:
+    with pytest.raises(UnknownName) as caught:
+        Sketch().build(sql)
+    error = caught.value
+    assert (error.kind, error.name, (error.line, error.column)) == (kind, name, place)
+    assert error.hint == (f"; did you mean {hint!r}?" if hint else "")
+
+
+@pytest.mark.parametrize(
+    ("sql", "says", "place"),
+    [
+        ("select a from t, u", "ambiguous: it may be t.a or u.a", (1, 8)),
+        ("select x from (select a as x, b as x from t) s", "ambiguous", (1, 8)),
+        ("select a as x, b as X from t", "two columns of the view are called 'X'", (1, 16)),
+        ("select * from t join u on t.a = u.a", "two columns of the view", (1, 1)),
+        ("select b, c from t group by b", "column 'c' must be in GROUP BY", (1, 11)),
+        ("select b, sum(a) + c as s from t group by b", "column 'c' must be in GROUP BY", (1, 20)),
+        ("select b from t group by b having c = 'x'", "column 'c' must be in GROUP BY", (1, 35)),
+        ("select sum(sum(a)) as s from t", "aggregate sum() inside aggregate sum()", (1, 12)),
+        ("select a from t where sum(a) > 1", "cannot stand in WHERE; use HAVING", (1, 23)),
+        ("select a from t join u on sum(t.a) = 1", "cannot stand in ON", (1, 27)),
+        ("select a from t where b + 1", "WHERE needs a condition, not a value of type int", (1, 23)),
+        ("select b, count(*) as n from t group by b having n", "HAVING needs a condition", (1, 50)),
+        ("select b from t group by 3", "GROUP BY 3: the select list has 1 columns", (1, 26)),
+        ("select count(*) as n from t group by 1", "count() cannot be grouped by", (1, 8)),
+        ("select a from t union all select a, b from u", "UNION of 1 and 2 columns", (1, 27)),
+        ("select a, nofunc(a) as n from t", "UNRESOLVED_ROUTINE", (1, 11)),
+        ("select sum(nofunc(a)) as n from t", "UNRESOLVED_ROUTINE", (1, 12)),
+        ("select a from t where nofunc(a)", "UNRESOLVED_ROUTINE", (1, 23)),
+        ("with x(p, q) as (select a from t) select p from x", "2 column names for 1 columns", (1, 6)),
+        ("select s.p from (select a from t) s(p, q)", "2 column aliases for 1 columns", (1, 35)),
+        ("select a, null as n from t", "column 'n' has no type", (1, 11)),
+        ("select a as _weight from t", "'_weight'", (1, 8)),
+    ],
+)
+def test_faults(sql: str, says: str, place: tuple[int, int]) -> None:
+    with pytest.raises(SqlError) as caught:
+        Sketch().build(sql)
+    assert says in str(caught.value)
+    assert (caught.value.line, caught.value.column) == place
+
+
+@pytest.mark.parametrize(
+    ("sql", "plan"),
+    [
+        ("SELECT T.A, B AS Bee FROM T WHERE t.A > 1", "project(_0, _1; filter(_0 > 1; t[0, 1, 2, 3]))"),
+        ("select x.* from t x", "project(_0, _1, _2, _3; t[0, 1, 2, 3])"),
+        # a column of FROM comes before an alias of the select list ...
+        ("select b as a, a as k from t", "project(_1, _0; t[0, 1, 2, 3])"),
+        # ... which is seen by the items after it
+        ("select b + 1 as p, p * 2 as q from t", "project(_1 + 1, (_1 + 1) * 2; t[0, 1, 2, 3])"),
+        # x.y is column y of x, else field y of column x
+        ("select st.k from (select k, a from nested, t) st", "project(_0; project(_0, _3; inner(; nested[0, 1, 2], t[0, 1, 2, 3])))"),
+        ("select st.f.g from nested", "project(_1.f.g; nested[0, 1, 2])"),
+        ("select n.st.h from nested n", "project(_1.h; nested[0, 1, 2])"),
+        # a parameter hides a column, in its lambda only
+        ("select transform(xs, k -> k + 1) as p, k from nested", "project(TRANSFORM(_2, k -> k + 1), _0; nested[0, 1, 2])"),
+        ("select transform(xs, K -> k + 1) as p from nested", "project(TRANSFORM(_2, K -> k + 1); nested[0, 1, 2])"),
+        ("select transform(xs, _0 -> _0 + k) as p from nested", "project(TRANSFORM(_2, p_0 -> p_0 + _0); nested[0, 1, 2])"),
+        # a CTE hides the table it is named after, from its own end on
+        ("with t as (select b as k from t) select k from t", "project(_0; project(_1; t[0, 1, 2, 3]))"),
+        # what Spark names after columns keeps those names
+        ("select struct(k, k + 1, st.h) as s from nested", "project(NAMED_STRUCT('k', _0, 'col2', _0 + 1, 'h', _1.h); nested[0, 1, 2])"),
+        ("select struct(*) as s from w", "project(NAMED_STRUCT('x', _0, 'y', _1, 'z', _2); w[0, 1, 2])"),
+    ],
+)  # fmt: skip
+def test_names_resolve(sql: str, plan: str) -> None:
+    assert compact(Sketch().build(sql)) == plan
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        (
+            "select T.A, b as Bee, a + 1, st.h, upper(c) from t, nested",
+            ["A", "Bee", "a + 1", "h", "upper(c)"],
+        ),
+        ("select * from t join u using (a, b)", ["a", "b", "c", "d", "e"]),
+        ("select * except (C) from t", ["a", "b", "d"]),
+        ("select a from t union all select b from u", ["a"]),
+    ],
+)
+def test_output_names(sql: str, names: list[str]) -> None:
+    assert [c.name for c in Sketch().plan(sql).columns] == names
