@@ -116,7 +116,7 @@ class Show:
         self._title(
             "Changes",
             f"for {seconds:g} s one process inserts, updates and deletes orders and their items, and\n"
-            "   another reads views. Each epoch takes what was written since the last and moves all views at once.",
+            "   another reads views. An epoch takes what was written since the last, and moves all views at once.",
         )
         with self._bar() as progress:
             task = progress.add_task("streaming", total=seconds)

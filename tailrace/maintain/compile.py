@@ -24,13 +24,14 @@ from tailrace.maintain.arranged import Arranged
 from tailrace.maintain.extremes import Values
 from tailrace.maintain.joins import SIDE, JoinRule, side_column
 from tailrace.maintain.sinks import REPORT_DDL, Sink
-from tailrace.maintain.slots import plan_slots
+from tailrace.maintain.slots import Slots, plan_slots
 from tailrace.maintain.stage import Rule
 from tailrace.plan import arrangements
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll
+from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, column_of
 from tailrace.plan.zones import placement
 from tailrace.source.assignment import Handed
-from tailrace.source.frames import table_delta
+from tailrace.source.frames import table_delta, table_totals
+from tailrace.source.totals import Total, Totals
 from tailrace.store.base import TableDef
 
 HASH_OF_NOTHING = 42  # Spark's hash of no columns is its seed
@@ -195,40 +196,77 @@ class Compiler:
         return Placed(self._run(placed, rule), placement(node))
 
     def _aggregate(self, node: Aggregate) -> Placed | None:
-        generic = arrangements.is_generic(node)
-        slots, answers = plan_slots(node) if not generic else (None, [])
-        if slots is None:
+        if arrangements.is_generic(node):
             return self._affected(node)
-        raw = bool(slots.floats or slots.values)
-        delta = self.delta(node.input) if raw else self._summable(node.input)
-        if delta is None:
+        slots, answers = plan_slots(node)
+        contributions = self._raw(node, slots) if slots.floats or slots.values else self._summed(node, slots)
+        if contributions is None:
             return None
-        frame = self._seeded(node, delta.frame)
-        groups = [f"{column(p)} AS {column(i)}" for i, p in enumerate(node.groups)]
-        sums = [f"{sql} AS s{i}" for i, (sql, _) in enumerate(slots.sums)]
-        floats = [f"CAST({column(p)} AS DOUBLE) AS f{i}" for i, p in enumerate(slots.floats)]
-        values = [f"{column(p)} AS x{i}" for i, p in enumerate(slots.values)]
-        frame = frame.selectExpr(*groups, *sums, *floats, *values, WEIGHT)
-        names = [column(i) for i in range(len(node.groups))]
-        if raw:
-            placed = self._place(frame, names, delta.by is not None and delta.by == node.groups)
-        else:
-            totals = [F.expr(f"coalesce(sum(s{i}), 0)").cast(t).alias(f"s{i}") for i, (_, t) in enumerate(slots.sums)]
-            frame = frame.groupBy(*names).agg(F.expr(f"coalesce(sum({WEIGHT}), 0L)").alias(WEIGHT), *totals)
-            placed = frame.selectExpr("*", self._shard(names))
-        columns = node.input.columns
+        columns, names = node.input.columns, [column(i) for i in range(len(node.groups))]
         accumulators, by_column = arrangements.aggregate_arrangements(node)
         rule = Accumulate(
             self.states[accumulators.fingerprint],
             tuple(columns[p] for p in node.groups),
-            tuple(t for _, t in slots.sums),
+            tuple(c.type for c in slots.sums),
             len(slots.floats),
             tuple(
                 Values(self.states[by_column[p].fingerprint], columns[p].type, p in slots.ends) for p in slots.values
             ),
         )
         answered = [f"{a} AS {column(len(names) + i)}" for i, a in enumerate(answers)]
-        return Placed(self._run(placed, rule).selectExpr(*names, *answered, WEIGHT), placement(node))
+        return Placed(self._run(contributions, rule).selectExpr(*names, *answered, WEIGHT), placement(node))
+
+    def _raw(self, node: Aggregate, slots: Slots) -> DataFrame | None:
+        """Every row's contributions, placed by group: for numbers that cannot be summed before they get there."""
+        delta = self.delta(node.input)
+        if delta is None:
+            return None
+        floats = [f"CAST({column(p)} AS DOUBLE) AS f{i}" for i, p in enumerate(slots.floats)]
+        values = [f"{column(p)} AS x{i}" for i, p in enumerate(slots.values)]
+        frame = self._contributed(node, slots, self._seeded(node, delta.frame), floats + values)
+        names = [column(i) for i in range(len(node.groups))]
+        return self._place(frame, names, delta.by is not None and delta.by == node.groups)
+
+    def _summed(self, node: Aggregate, slots: Slots) -> DataFrame | None:
+        """One row per group: Spark's own aggregation, whose shuffle places groups just as shards are placed."""
+        frame = self._log_totals(node, slots)
+        if frame is None:
+            delta = self._summable(node.input)
+            if delta is None:
+                return None
+            frame = self._contributed(node, slots, self._seeded(node, delta.frame), [])
+        names = [column(i) for i in range(len(node.groups))]
+        sums = [F.expr(f"coalesce(sum(s{i}), 0)").cast(c.type).alias(f"s{i}") for i, c in enumerate(slots.sums)]
+        totals = frame.groupBy(*names).agg(F.expr(f"coalesce(sum({WEIGHT}), 0L)").alias(WEIGHT), *sums)
+        return totals.selectExpr("*", self._shard(names))
+
+    @staticmethod
+    def _contributed(node: Aggregate, slots: Slots, frame: DataFrame, more: list[str]) -> DataFrame:
+        groups = [f"{column(p)} AS {column(i)}" for i, p in enumerate(node.groups)]
+        sums = [f"{c.sql} AS s{i}" for i, c in enumerate(slots.sums)]
+        return frame.selectExpr(*groups, *sums, *more, WEIGHT)
+
+    def _log_totals(self, node: Aggregate, slots: Slots) -> DataFrame | None:
+        """Sums taken by the reader of the log, when the aggregate is of plain columns of a table that changed."""
+        found = _plain_scan(node.input)
+        if found is None or not all(c.plain for c in slots.sums) or self.blank:
+            return None
+        scan, moved = found
+        if self.touched is not None and scan.table_id not in self.touched:
+            return None
+        sums = tuple(
+            Total(c.plain[0], tuple(moved[a] for a in c.plain[1]), c.type) for c in slots.sums if c.plain is not None
+        )
+        return table_totals(
+            self.spark,
+            self.store,
+            self.nodes,
+            self.tables[scan.table_id],
+            scan.positions,
+            self.handed,
+            Totals(tuple(moved[g] for g in node.groups), sums),
+            spread=not self.small,
+        )
 
     def _affected(self, node: Aggregate) -> Placed | None:
         delta = self.delta(node.input)
@@ -286,3 +324,14 @@ class Compiler:
         if schema is None:
             schema = ", ".join(f"{f.name} {types.name(f.type)}" for f in rule.output)
         return frame.mapInArrow(task, schema)
+
+
+def _plain_scan(node: Node) -> tuple[Scan, list[int]] | None:
+    """The scan under a projection that only picks columns, and which column each output is."""
+    if isinstance(node, Scan):
+        return node, list(range(len(node.positions)))
+    if isinstance(node, Project) and isinstance(node.input, Scan):
+        picked = [column_of(e) for e in node.expressions]
+        if all(p is not None for p in picked):
+            return node.input, [p for p in picked if p is not None]
+    return None

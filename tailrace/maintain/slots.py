@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tailrace.plan.nodes import Aggregate, Call
 
@@ -19,12 +20,21 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
+@dataclass(frozen=True)
+class Contribution:
+    """A number that each row adds: its SQL, and what it says when it is just a column's sum or count."""
+
+    sql: str
+    type: str
+    plain: tuple[Literal["sum", "count"], tuple[int, ...]] | None = None
+
+
 @dataclass
 class Slots:
     """Numbers to store for one aggregate: SQL of the contributions, columns to keep values of, answers."""
 
     node: Aggregate
-    sums: list[tuple[str, str]] = field(default_factory=list)
+    sums: list[Contribution] = field(default_factory=list)
     floats: list[int] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
     ends: set[int] = field(default_factory=set)
@@ -41,7 +51,7 @@ class Slots:
         if name in ("min", "max"):
             return f"{'lo' if name == 'min' else 'hi'}{self._value(call.args[0], ends=True)}"
         if name == "count_if":
-            return self._sum(f"CASE WHEN _{call.args[0]} THEN _weight ELSE 0L END", "bigint")
+            return self._sum(Contribution(f"CASE WHEN _{call.args[0]} THEN _weight ELSE 0L END", "bigint"))
         counted = self._count(call.args)
         if name == "count":
             return counted
@@ -57,26 +67,27 @@ class Slots:
     def _type(self, position: int) -> str:
         return self.node.input.columns[position].type
 
-    def _sum(self, sql: str, kind: str) -> str:
-        if (sql, kind) not in self.sums:
-            self.sums.append((sql, kind))
-        return f"s{self.sums.index((sql, kind))}"
+    def _sum(self, contribution: Contribution) -> str:
+        if contribution not in self.sums:
+            self.sums.append(contribution)
+        return f"s{self.sums.index(contribution)}"
 
     def _count(self, args: tuple[int, ...]) -> str:
         there = " AND ".join(f"_{a} IS NOT NULL" for a in args)
-        return self._sum(f"CASE WHEN {there} THEN _weight ELSE 0L END", "bigint")
+        return self._sum(Contribution(f"CASE WHEN {there} THEN _weight ELSE 0L END", "bigint", ("count", args)))
 
     def _total(self, position: int, *, average: bool) -> str:
         kind, column = self._type(position), f"_{position}"
         if found := _DECIMAL.fullmatch(kind):
             times = f"CAST({column} * CAST(_weight AS DECIMAL(9,0)) AS DECIMAL(38,{found[2]}))"
             signed = f"CASE WHEN _weight = 1 THEN {column} WHEN _weight = -1 THEN -{column} ELSE {times} END"
-            return self._sum(f"CAST({signed} AS DECIMAL(38,{found[2]}))", f"decimal(38,{found[2]})")
+            kind = f"decimal(38,{found[2]})"
+            return self._sum(Contribution(f"CAST({signed} AS {kind})", kind, ("sum", (position,))))
         if kind in INTEGERS:
             if average and kind == "bigint":  # Spark averages these as doubles, which do not overflow
                 exact = f"CAST(CAST({column} AS DECIMAL(19,0)) * CAST(_weight AS DECIMAL(19,0)) AS DECIMAL(38,0))"
-                return self._sum(exact, "decimal(38,0)")
-            return self._sum(f"CAST({column} AS BIGINT) * _weight", "bigint")
+                return self._sum(Contribution(exact, "decimal(38,0)"))
+            return self._sum(Contribution(f"CAST({column} AS BIGINT) * _weight", "bigint", ("sum", (position,))))
         if position not in self.floats:
             self.floats.append(position)
         return f"f{self.floats.index(position)}"

@@ -26,6 +26,7 @@ _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "OVERLAY", "POSITION",
 _TYPED_LITERALS = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME")
 
 
+_NO_ITEM = (None, TokenType.R_PAREN, TokenType.FROM, TokenType.WHERE, TokenType.SEMICOLON)
 # What sqlglot gives no position of its own, though errors point at it.
 _STAMPED = (
     "_parse_function_call", "_parse_placeholder", "_parse_select", "parse_set_operation", "_parse_with",
@@ -103,12 +104,28 @@ def tokens(sql: str) -> list[Token]:
 
 def parse(sql: str) -> list[exp.Expr]:
     """The statements of a text; `SyntaxFault` with line and column if it is not SQL."""
+    found = tokens(sql)
+    _require_items(found)
     try:
-        return [s for s in Verbatim().parse(sql) if s is not None]
+        return [s for s in Verbatim().parser().parse(found, sql) if s is not None]
     except (ParseError, TokenError) as error:
         raise _fault(error, sql) from None
     except RecursionError:
         raise SyntaxFault(message="it is nested too deeply") from None
+
+
+def _require_items(found: list[Token]) -> None:
+    """sqlglot passes over the missing item in `a,, b` and in `a, FROM`; Spark does not."""
+    for token, following in zip(found, [*found[1:], None], strict=True):
+        opens = token.token_type in (TokenType.COMMA, TokenType.L_PAREN)
+        after = None if following is None else following.token_type
+        if (opens and after == TokenType.COMMA) or (
+            token.token_type == TokenType.COMMA and after in _NO_ITEM
+        ):
+            at = following or token
+            column = max(at.col - (at.end - at.start), 1)
+            message = f"something is missing before {at.text!r}" if following else "it ends after ','"
+            raise SyntaxFault(message=message, line=at.line, column=column)
 
 
 def generate(node: exp.Expr) -> str:

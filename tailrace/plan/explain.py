@@ -48,13 +48,12 @@ def explain_json(name: str, views: Mapping[str, Node]) -> dict[str, Any]:
         for fingerprint in fingerprints(plan):
             users.setdefault(fingerprint, []).append(view)
     kept = {node.fingerprint: held for node, held in arrangements(root)}
-    names = [c.name for c in root.columns]
-    place = view_place(root)
+    shown = [c.name for c in root.columns]
     return {
         "view": name,
         "columns": [{"name": c.name, "type": c.type} for c in root.columns],
-        "key": None if root.key is None else [names[p] for p in root.key],
-        "sharded_by": [names[p] for p in place],
+        "key": None if root.key is None else [shown[p] for p in root.key],
+        "sharded_by": [shown[p] for p in view_place(root)],
         "plan": _node(root, zones(root), kept, {f: [v for v in u if v != name] for f, u in users.items()}),
     }
 
@@ -68,7 +67,7 @@ def _node(
     found: dict[str, Any] = {
         "operator": operator(node),
         "does": describe(node),
-        "columns": [c.name for c in node.columns],
+        "columns": names(node),
         "zone": zone_of[node.fingerprint].number,
         "fingerprint": node.fingerprint,
     }
@@ -103,29 +102,42 @@ def operator(node: Node) -> str:
 
 def describe(node: Node) -> str:
     """What an operator does, in the names of its columns."""
+    inputs = [names(child) for child in node.inputs]
     match node:
         case Scan(table=table):
-            return f"{table} {_listed([c.name for c in node.columns])}"
-        case Filter(source, condition):
-            return _named(condition, source)
-        case Project(source, expressions, output):
-            shown = [_named(e, source) for e in expressions]
+            return f"{table} {_listed(names(node))}"
+        case Filter(condition=condition):
+            return _named(condition, inputs[0])
+        case Project(expressions=expressions, output=output):
+            shown = [_named(e, inputs[0]) for e in expressions]
             return ", ".join(
                 s if s == c.name else f"{s} AS {c.name}" for s, c in zip(shown, output, strict=True)
             )
-        case Join(left, right, _, left_on, right_on, null_safe):
+        case Join(left_on=left_on, right_on=right_on, null_safe=null_safe):
             pairs = zip(left_on, right_on, null_safe, strict=True)
-            met = [
-                f"{left.columns[a].name} {'<=>' if safe else '='} {right.columns[b].name}"
-                for a, b, safe in pairs
-            ]
+            met = [f"{inputs[0][a]} {'<=>' if safe else '='} {inputs[1][b]}" for a, b, safe in pairs]
             return "on " + " and ".join(met) if met else "of all pairs"
-        case Aggregate(source, groups, calls):
-            grouped = "by " + ", ".join(source.columns[p].name for p in groups) if groups else "of all rows"
-            return ": ".join(filter(None, (grouped, ", ".join(_named(c.sql, source) for c in calls))))
+        case Aggregate(groups=groups, calls=calls):
+            grouped = "by " + ", ".join(inputs[0][p] for p in groups) if groups else "of all rows"
+            return ": ".join(filter(None, (grouped, ", ".join(_named(c.sql, inputs[0]) for c in calls))))
         case UnionAll(branches):
             return f"of {len(branches)}"
     return ""
+
+
+def names(node: Node) -> list[str]:
+    """What to call the columns of a node: within a plan they are mere positions."""
+    inputs = [names(child) for child in node.inputs]
+    match node:
+        case Filter():
+            return inputs[0]
+        case Join(kind=kind) if kind not in ("semi", "anti"):
+            both = set(inputs[0]) & set(inputs[1])
+            left = [f"left.{n}" if n in both else n for n in inputs[0]]
+            return left + [f"right.{n}" if n in both else n for n in inputs[1]]
+        case Aggregate(groups=groups, calls=calls):
+            return [inputs[0][p] for p in groups] + [_named(c.sql, inputs[0]) for c in calls]
+    return [c.name for c in node.columns]
 
 
 def _rules(node: Join | Aggregate) -> list[str]:
@@ -145,32 +157,31 @@ def _rule(node: Join | Aggregate) -> str:
 def _shuffle_columns(node: Node) -> list[str]:
     match node:
         case Join(left=left, left_on=on):
-            return [left.columns[p].name for p in on]
+            return [names(left)[p] for p in on]
         case Aggregate(source, groups):
-            return [source.columns[p].name for p in groups]
+            return [names(source)[p] for p in groups]
     return []
 
 
 def _by(node: Node, held: Arrangement) -> list[str]:
     owner = next((n for n in (*node.inputs, node) if n.fingerprint == held.of), node)
-    return [owner.columns[p].name for p in held.by]
+    return [names(owner)[p] for p in held.by]
 
 
-def _named(text: str, source: Node) -> str:
+def _named(text: str, columns: list[str]) -> str:
     """An expression in the names of its input's columns."""
 
     def rewrite(node: exp.Expr) -> exp.Expr:
         position = position_of(node) if isinstance(node, exp.Column) else None
         if position is None or not isinstance(node, exp.Column):
             return node
-        name = source.columns[position].name
-        return with_fields(exp.Column(this=exp.Identifier(this=name)), node.parts[1:])
+        return with_fields(exp.Column(this=exp.Identifier(this=columns[position])), node.parts[1:])
 
     return generate(parse_expr(text).transform(rewrite))
 
 
-def _listed(names: list[str]) -> str:
-    return f"({', '.join(names)})"
+def _listed(shown: list[str]) -> str:
+    return f"({', '.join(shown)})"
 
 
 def _lines(node: Mapping[str, Any], indent: str, *, last: bool) -> list[str]:
@@ -181,7 +192,8 @@ def _lines(node: Mapping[str, Any], indent: str, *, last: bool) -> list[str]:
     indent += "   " if last else "│  "
     bar = "│  " if node["inputs"] else "   "
     if "rule" in node:
-        lines.append(f"{indent}{bar}rule {node['rule']}; costs {'; '.join(node['cost'])}")
+        lines.append(f"{indent}{bar}rule {node['rule']}")
+        lines += [f"{indent}{bar}costs {cost}" for cost in node["cost"]]
     for held in node.get("arrangements", ()):
         shared = f", shared with {', '.join(held['shared_with'])}" if held["shared_with"] else ""
         mark = held["fingerprint"][:_SHORT]

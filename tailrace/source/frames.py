@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.delta import WEIGHT, column, firsts, group_ids
 from tailrace.source.assignment import Assignment, Handed
+from tailrace.source.totals import Totals
 from tailrace.store.base import Cut, TableDef
 from tailrace.store.lmdb import attach
 from tailrace.types import Column
@@ -63,6 +64,29 @@ def table_delta(
                 yield batch.rename_columns([*(column(i) for i in range(len(positions))), WEIGHT])
 
     schema = ddl([table.columns[p] for p in positions], f"{WEIGHT} tinyint")
+    return frame(spark, nodes if spread else 1, read, schema)
+
+
+def table_totals(
+    spark: SparkSession,
+    store: str,
+    nodes: int,
+    table: TableDef,
+    positions: Sequence[int],
+    handed: Handed,
+    totals: Totals,
+    *,
+    spread: bool,
+) -> DataFrame:
+    """Sums by group over the assigned range, one row per group and partition."""
+    positions = tuple(positions)
+
+    def read(partition: int) -> Batches:
+        assigned = handed.take()
+        for node in [partition] if spread else range(nodes):
+            yield from totals.over(_read(store, table, node, assigned, positions, False))
+
+    schema = totals.ddl([table.columns[p].type for p in positions])
     return frame(spark, nodes if spread else 1, read, schema)
 
 

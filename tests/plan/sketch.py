@@ -34,13 +34,27 @@ NESTED = Scan(
 )
 
 _FIXED = {
-    "count": "bigint", "count_if": "bigint", "stddev": "double", "percentile": "double", "collect_list": "array<int>",
-    "sort_array": "array<int>", "transform": "array<int>", "named_struct": "struct<a:int,col2:int>",
-    "arrays_zip": "array<struct<0:int,1:int>>", "upper": "string", "mode": "int", "listagg": "string",
-    "approx_count_distinct": "bigint", "median": "double", "length": "int", "size": "int",
-}  # fmt: skip
+    "approx_count_distinct": "bigint",
+    "arrays_zip": "array<struct<0:int,1:int>>",
+    "collect_list": "array<int>",
+    "count": "bigint",
+    "count_if": "bigint",
+    "length": "int",
+    "listagg": "string",
+    "mean": "double",
+    "median": "double",
+    "mode": "int",
+    "named_struct": "struct<a:int,col2:int>",
+    "percentile": "double",
+    "size": "int",
+    "sort_array": "array<int>",
+    "stddev": "double",
+    "transform": "array<int>",
+    "upper": "string",
+}
 _FIRST = ("min", "max", "max_by", "abs", "nullif", "ifnull")
-_WIDER = "void boolean tinyint smallint int bigint decimal float double date timestamp string".split()
+_NUMBERS = ["tinyint", "smallint", "int", "bigint", "decimal", "float", "double"]
+_WIDER = ["void", "boolean", *_NUMBERS, "date", "timestamp", "string"]
 
 
 class SketchTyper:

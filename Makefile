@@ -1,0 +1,47 @@
+# Everything runs in .venv, which the first target that needs it sets up.
+
+PYTHON ?= python3
+RUN := .venv/bin/python
+
+export PYTHON
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+export PIP_ROOT_USER_ACTION = ignore
+export PIP_NO_INPUT = 1
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test check lint types bench soak clean
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+setup: .venv/.ready ## make .venv and install what Tailrace needs (PYTHON=... picks another Python)
+
+.venv/.ready: pyproject.toml constraints.txt tools/setup.sh
+	@sh tools/setup.sh
+	@touch $@
+
+demo: setup ## two minutes: TPC-H tables, eight views, a stream of changes, and the proof
+	@$(RUN) -m tailrace demo
+
+test: setup ## all tests, but for the long ones
+	$(RUN) -m pytest -m "not soak"
+
+check: lint types test ## what CI runs: lint, types, tests
+
+lint: setup ## style
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+types: setup ## types, strictly
+	$(RUN) -m mypy
+
+bench: setup ## speed and memory, as JSON
+	@$(RUN) -m tailrace bench
+
+soak: setup ## the long tests
+	$(RUN) -m pytest -m soak
+
+clean: ## remove .venv and everything made
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

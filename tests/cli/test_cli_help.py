@@ -1,0 +1,56 @@
+"""Every verb has help, with an example of its use."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from tailrace.cli import app
+from tailrace.version import VERSION
+
+VERBS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+DESIGNED = {"init", "sql", "load", "put", "delete", "get", "scan", "refresh", "run", "explain", "status"}
+
+
+def test_all_verbs_of_the_design_are_there() -> None:
+    assert set(VERBS) == DESIGNED | {"verify", "demo", "bench"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_and_an_example(verb: str) -> None:
+    result = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert re.search(rf"Example:\s+tailrace {verb}\b", result.stdout), result.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_parameter_is_explained(verb: str) -> None:
+    command = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
+    assert command.help
+    assert [p.name for p in command.params if not getattr(p, "help", None)] == []
+
+
+def test_examples_are_shown_as_they_are_typed() -> None:
+    assert "'[null]'" in CliRunner().invoke(app, ["get", "--help"]).stdout
+
+
+def test_help_lists_every_verb() -> None:
+    result = CliRunner().invoke(app, ["--help"])
+    assert result.exit_code == 0
+    for verb in VERBS:
+        assert f" {verb} " in result.stdout
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"tailrace {VERSION}\n")
+
+
+@pytest.mark.parametrize(
+    "wrong", [["nosuch"], ["get"], ["get", "shop", "orders", "--nosuch"], ["init", "s", "--nodes", "0"]]
+)
+def test_wrong_use_exits_with_2(wrong: list[str]) -> None:
+    assert CliRunner().invoke(app, wrong).exit_code == 2

@@ -1,0 +1,147 @@
+"""put, delete, get, scan, status and init: none of them starts Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from shopping import Tailrace
+
+
+def test_a_row_is_read_as_it_was_written(shop: Tailrace) -> None:
+    row = {"id": -1, "cust": 7, "price": "9.50", "note": "a [bold] note", "day": "2026-01-31"}
+    assert shop(
+        "put",
+        "orders",
+        f'{{"id": -1, "cust": 7, "price": 9.50, "note": "{row["note"]}", "day": "2026-01-31"}}',
+    )
+    assert shop.json("get", "orders", "-1") == row
+    shown = shop("get", "orders", "-1").stdout
+    assert "9.50" in shown
+    assert "a [bold] note" in shown
+
+
+def test_composite_keys_and_odd_values(shop: Tailrace) -> None:
+    shop("put", "lines", '{"id": 1, "line": 2, "price": "NaN", "data": "0x00ff"}', '{"id": 1, "line": 10}')
+    row = {"id": 1, "line": 2, "price": "NaN", "data": "0x00ff"}
+    assert shop.json("get", "lines", 1, 2) == row
+    assert shop.json("get", "lines", "[1, 2]") == row
+    assert shop.json("get", "lines", 1, 10) == {"id": 1, "line": 10, "price": None, "data": None}
+
+
+def test_rows_come_from_stdin_too(shop: Tailrace) -> None:
+    shop("put", "orders", stdin='{"id": 1}\n\n{"id": 2, "cust": 5}\n')
+    shop("put", "orders", '[{"id": 3}, {"id": 4}]')
+    assert [row["id"] for row in shop.rows("orders")] == [1, 2, 3, 4]
+
+
+def test_update_changes_only_what_is_given(shop: Tailrace) -> None:
+    shop("put", "orders", '{"id": 1, "cust": 7, "note": "x"}')
+    shop("put", "orders", "--update", '{"id": 1, "cust": 8}')
+    assert shop.json("get", "orders", 1) == {"id": 1, "cust": 8, "price": None, "note": "x", "day": None}
+    assert shop.error("put", "orders", "--update", '{"id": 2, "cust": 8}')["error"] == "NoSuchRow"
+
+
+def test_delete(shop: Tailrace) -> None:
+    shop("put", "orders", *(f'{{"id": {i}}}' for i in range(5)))
+    assert shop("delete", "orders", 1, 2, 77).stdout == "2 rows deleted\n"
+    assert [row["id"] for row in shop.rows("orders")] == [0, 3, 4]
+    shop("put", "lines", *(f'{{"id": 1, "line": {i}}}' for i in range(5)))
+    assert shop.json("delete", "lines", 1, 0)["operations"] == 1
+    assert shop.json("delete", "lines", "[1, 1]", "[1, 3]")["operations"] == 2
+    assert [row["line"] for row in shop.rows("lines")] == [2, 4]
+
+
+def test_get_of_an_absent_row_is_1_and_silent(shop: Tailrace) -> None:
+    result = shop("get", "orders", 404, code=1)
+    assert (result.stdout, result.stderr) == ("", "")
+    assert shop.json("get", "orders", 404, code=1) is None
+
+
+def test_a_table_is_scanned_in_key_order(shop: Tailrace) -> None:
+    shop("put", "orders", *(f'{{"id": {i}}}' for i in range(-10, 30)))
+
+    def ids(*options: object) -> list[int]:
+        return [row["id"] for row in shop.json("scan", "orders", *options)]
+
+    assert ids() == list(range(-10, 30))
+    assert ids("--limit", 3) == [-10, -9, -8]
+    assert ids("--start", "-2", "--stop", 2) == [-2, -1, 0, 1]
+    assert ids("--prefix", 7) == [7]
+    assert ids("--limit", 0) == []
+
+
+def test_a_composite_range(shop: Tailrace) -> None:
+    shop("put", "lines", *(f'{{"id": {i}, "line": {j}}}' for i in range(3) for j in range(3)))
+
+    def keys(*options: object) -> list[tuple[int, int]]:
+        return [(row["id"], row["line"]) for row in shop.json("scan", "lines", *options)]
+
+    assert keys("--prefix", 1) == [(1, 0), (1, 1), (1, 2)]
+    assert keys("--start", "[1, 2]", "--stop", "[2, 1]") == [(1, 2), (2, 0)]
+    shop("scan", "lines", "--prefix", 1, "--start", 2, code=2)
+
+
+def test_status_of_tables(shop: Tailrace) -> None:
+    shop("put", "orders", '{"id": 1}', '{"id": 2}')
+    found = shop.json("status")
+    assert [table["name"] for table in found["tables"]] == ["lines", "orders"]
+    assert (found["epoch"], found["lag_operations"]) == (0, 2)
+    assert "2 operations" in shop("status").stdout
+
+
+def test_init_makes_a_store_only_where_there_is_none(tmp_path: Path) -> None:
+    shop = Tailrace(tmp_path / "new" / "shop")
+    made = shop.json("init", "--nodes", 3, "--shards", 6, "--relaxed")
+    assert made == {"path": str(shop.path), "nodes": 3, "shards": 6, "durable": False}
+    assert shop.error("init")["error"] == "StoreError"
+    (tmp_path / "note.txt").write_text("mine")
+    assert Tailrace(tmp_path).error("init")["error"] == "NotAStore"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["new", "note.txt"]
+
+
+BAD = [
+    (["put", "orders", "{id: 1}"], "DataError", "row 1 is not JSON"),
+    (["put", "orders", "7"], "BadValue", "dict"),
+    (["put", "orders", '{"id": "x"}'], "BadValue", "BIGINT"),
+    (["put", "orders", '{"id": 1, "price": 1.005}'], "BadValue", "DECIMAL(12,2)"),
+    (["put", "orders", '{"id": 1}', '{"id": 2, "day": "tomorrow"}'], "BadValue", "row 1"),
+    (["put", "orders", '{"cust": 1}'], "NullKey", "'id'"),
+    (["put", "orders", '{"id": 1, "colour": "red"}'], "UnknownColumn", "'colour'"),
+    (["put", "lines", '{"id": 1, "line": 1, "data": "xyz"}'], "BadValue", "BINARY"),
+    (["put", "nosuch", '{"id": 1}'], "UnknownName", "'nosuch'"),
+    (["get", "nosuch", "1"], "UnknownName", "there are: lines, orders"),
+    (["get", "orders", "seven"], "BadKey", "BIGINT"),
+    (["get", "orders"], "BadKey", "got 0 values"),
+    (["get", "lines", "1"], "BadKey", "got 1 values"),
+    (["get", "lines", "[1, 2, 3]"], "BadKey", "got 3 values"),
+    (["scan", "orders", "--start", "x"], "BadKey", "BIGINT"),
+    (["delete", "orders", "x"], "BadKey", "BIGINT"),
+    (["sql", "CREATE TABLE"], "SyntaxFault", "line 1"),
+    (["sql", "DROP TABLE nosuch"], "UnknownName", "nosuch"),
+    (["sql", "CREATE TABLE orders (id INT PRIMARY KEY)"], "NameTaken", "orders"),
+    (["explain", "nosuch"], "UnknownName", "nosuch"),
+    (["verify", "nosuch"], "UnknownName", "nosuch"),
+]
+
+
+@pytest.mark.parametrize(("command", "error", "said"), BAD, ids=[" ".join(c[0]) for c in BAD])
+def test_bad_input_is_told_and_changes_nothing(
+    shop: Tailrace, command: list[str], error: str, said: str
+) -> None:
+    found = shop.error(*command)
+    assert found["error"] == error
+    assert said in found["message"]
+    assert shop.rows("orders") == shop.rows("lines") == []
+
+
+@pytest.mark.parametrize("verb", ["status", "refresh", "run", "verify"])
+def test_what_is_not_a_store_stays_as_it_is(tmp_path: Path, verb: str) -> None:
+    assert Tailrace(tmp_path / "nowhere").error(verb)["error"] == "NotAStore"
+    assert Tailrace(tmp_path).error(verb)["error"] == "NotAStore"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_newer_store_is_refused(shop: Tailrace) -> None:
+    (shop.path / "store.json").write_text('{"format": 999}')
+    assert shop.error("status")["found"] == 999

@@ -1,0 +1,46 @@
+"""`explain` against a snapshot: `tests/fixtures/plan/explain.txt`."""
+
+from __future__ import annotations
+
+import json
+
+from cases import FIXTURES
+from sketch import Sketch
+
+from tailrace.plan.explain import explain_json, explain_tree
+from tailrace.plan.nodes import Node, from_json, to_json
+
+VIEWS = {
+    "spend": "select cust, sum(price) as total, count(*) as n from orders group by cust",
+    "named": "select c.name, o.id, o.price from orders o join customers c using (cust) where price > 5",
+    "again": "select price p, id, name from customers c, orders o where o.cust = c.cust and price > 5",
+    "ranges": "select b, min(a) as lo, count(distinct c) as k from t group by b having count(*) > 1",
+    "spread": "select b, stddev(a) as s from t group by b",
+    "unmatched": "select t.a, u.e from t left join u on t.a = u.a and t.b > u.b",
+    "bag": "select distinct b from (select b from t union all select b from u)",
+}
+
+
+def plans() -> dict[str, Node]:
+    sketch = Sketch()
+    return {name: sketch.plan(sql) for name, sql in VIEWS.items()}
+
+
+def test_explain_tree() -> None:
+    views = plans()
+    shown = "\n\n".join(explain_tree(name, views) for name in views) + "\n"
+    assert shown == (FIXTURES / "explain.txt").read_text()
+
+
+def test_explain_json_says_the_same_as_data() -> None:
+    found = explain_json("named", plans())
+    assert json.loads(json.dumps(found)) == found
+    assert found["key"] == ["id"]
+    join = found["plan"]["inputs"][0]
+    assert join["operator"] == "inner join"
+    assert all(a["shared_with"] == ["again"] for a in join["arrangements"])
+
+
+def test_plans_survive_json() -> None:
+    for node in plans().values():
+        assert from_json(json.loads(json.dumps(to_json(node)))) == node
