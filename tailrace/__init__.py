@@ -6,14 +6,16 @@
 """
 
 from tailrace import errors
-from tailrace.database import Database, open  # noqa: A004
+from tailrace.database import Database, open
 from tailrace.errors import TailraceError
 from tailrace.maintain.epochs import Epoch
 from tailrace.store.base import Cut, Written
 from tailrace.store.tables import Table
 from tailrace.verify.recompute import Report
-from tailrace.version import VERSION as __version__
+from tailrace.version import VERSION
 from tailrace.views.serve import View
+
+__version__ = VERSION
 
 __all__ = [
     "Cut",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def open(  # noqa: A001
+def open(
     path: str | os.PathLike[str],
     *,
     create: bool = True,
@@ -226,5 +226,3 @@ class _stopping:  # noqa: N801
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-
-

@@ -158,7 +158,7 @@ class Runner:
             self._epochs.build(everything, ViewSink(draft.view.state, root, draft.view.place), shared)
             self._catalog.add_view(draft)
 
-    def _plan(self, query: exp.Expression) -> tuple[Node, list[str]]:
+    def _plan(self, query: exp.Expr) -> tuple[Node, list[str]]:
         uses: list[str] = []
 
         def relation(name: str) -> Node | None:
@@ -177,7 +177,7 @@ class Runner:
         return rewrite(build(query, relation, typer), typer), uses
 
     def _checked(self, sql: str, root: Node, uses: list[str]) -> tuple[Column, ...]:
-        """The view's columns under the names Spark gives them; a plan of other types than Spark's is refused."""
+        """The view's columns as Spark names them; a plan of other types than Spark's is refused."""
         spark = session(self._db.spark)
         for name in set(uses):
             source = self._catalog.views.get(name) or self._catalog.tables[name]
@@ -217,4 +217,3 @@ class Runner:
         tree = dialect.parse(text)
         names = {t.name.lower() for part in tree for t in part.find_all(exp.Table)}
         return {n for n in names if n in self._catalog.views or n in self._catalog.tables}
-

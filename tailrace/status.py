@@ -43,7 +43,12 @@ def status(store: Store, catalog: Catalog) -> Status:
             for t in sorted(catalog.tables.values(), key=lambda t: t.name)
         ],
         views=[
-            {"name": v.name, "key": v.key_names, "columns": {c.name: c.type for c in v.columns}, "uses": list(v.uses)}
+            {
+                "name": v.name,
+                "key": v.key_names,
+                "columns": {c.name: c.type for c in v.columns},
+                "uses": list(v.uses),
+            }
             for v in sorted(catalog.views.values(), key=lambda v: v.name)
         ],
     )

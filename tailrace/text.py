@@ -118,11 +118,7 @@ def plain(value: Any) -> Any:
     """A value of any SQL type as JSON has it."""
     match value:
         case float():
-            return (
-                value
-                if math.isfinite(value)
-                else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity")
-            )
+            return value if math.isfinite(value) else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity")
         case None | bool() | int() | str():
             return value
         case decimal.Decimal():
@@ -149,9 +145,7 @@ def shown(value: Any) -> str:
 # keys
 
 
-def key_of(
-    name: str, columns: Sequence[Column], texts: Sequence[str], *, prefix: bool = False
-) -> tuple[Any, ...]:
+def key_of(name: str, columns: Sequence[Column], texts: Sequence[str], *, prefix: bool = False) -> tuple[Any, ...]:
     """A key from the command line: a text for each column, or one JSON array of them."""
     names = [c.name for c in columns]
     listed = _listed(texts[0]) if len(texts) == 1 else None
@@ -195,8 +189,6 @@ def rows_of(texts: Iterable[str], columns: Sequence[Column]) -> list[Any]:
         try:
             found = from_json(text)
         except ValueError as error:
-            raise DataError(
-                message=f"row {number} is not JSON: {error}; nothing was written", row=number
-            ) from None
+            raise DataError(message=f"row {number} is not JSON: {error}; nothing was written", row=number) from None
         rows += found if isinstance(found, list) else [found]
     return [row_from_json(row, columns) for row in rows]

@@ -65,7 +65,10 @@ def write_to_lmdb(pairs: list[tuple[bytes, bytes]], processes: int) -> float:
 
 def _start(pairs: Path, env: Path) -> subprocess.Popen[Any]:
     return subprocess.Popen(
-        [sys.executable, "-c", _WRITE, str(pairs), str(env)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _WRITE, str(pairs), str(env)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 

@@ -91,7 +91,7 @@ def assert_same(found: pa.Table, expected: pa.Table, what: str) -> None:
             missing.subtract([row])
             extra.subtract([partner])
     missing, extra = +missing, +extra
-    assert not missing and not extra, f"{what}\n missing {dict(missing)}\n extra {dict(extra)}"
+    assert (missing, extra) == (Counter(), Counter()), f"{what}\n missing {dict(missing)}\n extra {dict(extra)}"
 
 
 def either(rng: random.Random, make: Callable[[], Any], nulls: float = 0.15) -> Any:

@@ -51,9 +51,7 @@ def _line(epoch: Epoch) -> str:
 
 def run(
     directory: Dir,
-    interval: Annotated[
-        float, typer.Option(min=0, help="Seconds between the end of an epoch and the next.")
-    ] = 0.2,
+    interval: Annotated[float, typer.Option(min=0, help="Seconds between the end of an epoch and the next.")] = 0.2,
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="End when the views have everything that was written.")
     ] = False,

@@ -26,9 +26,7 @@ def load(
         bool,
         typer.Option("--no-header", help="CSV: no line of names; the columns are the table's, in order."),
     ] = False,
-    null: Annotated[
-        str, typer.Option(help="CSV: the unquoted text that is NULL.", show_default="nothing")
-    ] = "",
+    null: Annotated[str, typer.Option(help="CSV: the unquoted text that is NULL.", show_default="nothing")] = "",
     as_json: Json = False,
 ) -> None:
     """Load CSV, JSON lines or Parquet files into a table.

@@ -70,9 +70,7 @@ def show(names: Sequence[str], rows: Any, right: Sequence[bool] | None = None) -
     out.print(grid(names, rows, right))
 
 
-def grid(
-    names: Sequence[str], rows: Any, right: Sequence[bool] | None = None, title: str | None = None
-) -> Grid:
+def grid(names: Sequence[str], rows: Any, right: Sequence[bool] | None = None, title: str | None = None) -> Grid:
     table = Grid(title=title, title_justify="left", header_style="bold", title_style="bold")
     for number, name in enumerate(names):
         justify = "right" if right and right[number] else "left"

@@ -30,9 +30,7 @@ def put(
     rows: Annotated[
         list[str] | None, typer.Argument(metavar="ROW", help="Rows as JSON objects.", show_default=False)
     ] = None,
-    update: Annotated[
-        bool, typer.Option("--update", help="Change only the columns given, of rows there are.")
-    ] = False,
+    update: Annotated[bool, typer.Option("--update", help="Change only the columns given, of rows there are.")] = False,
     as_json: Json = False,
 ) -> None:
     """Insert or replace rows, given as JSON objects, or as JSON lines on stdin: all of them or none.
@@ -81,9 +79,7 @@ def _tell(written: Written, done: str, as_json: bool) -> None:
 def get(
     directory: Dir,
     name: Name,
-    key: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY", help="The key.", show_default=False)
-    ] = None,
+    key: Annotated[list[str] | None, typer.Argument(metavar="KEY", help="The key.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
     r"""Read one row by its key: the newest of a table, or that of the committed epoch of a view.
@@ -114,9 +110,7 @@ def _relation(db: Database, name: str) -> Table | View:
     if name.lower() in db.tables():
         return db.table(name)
     known = ", ".join([*db.tables(), *db.views()][:8])
-    raise UnknownName(
-        kind="table or view", name=name, hint=f" (there are: {known})" if known else " (there are none)"
-    )
+    raise UnknownName(kind="table or view", name=name, hint=f" (there are: {known})" if known else " (there are none)")
 
 
 def _key_columns(source: Table | View) -> Any:
@@ -144,9 +138,7 @@ def scan(
     prefix: Annotated[str | None, _bound("--prefix")] = None,
     start: Annotated[str | None, _bound("--start")] = None,
     stop: Annotated[str | None, _bound("--stop")] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=0, help="At most so many rows.", show_default=False)
-    ] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
     """Read the rows of a table or a view in the order of their keys: all, or a range.
@@ -173,9 +165,7 @@ def scan(
     output.print_rows(found, as_json=as_json)
 
 
-def _scan_table(
-    table: Table, key: list[Column], bounds: dict[str, tuple[Any, ...]], limit: int | None
-) -> pa.Table:
+def _scan_table(table: Table, key: list[Column], bounds: dict[str, tuple[Any, ...]], limit: int | None) -> pa.Table:
     """A table's rows in key order. They lie by hash, so all are read, and `limit` of them held."""
     bounds = {s: tuple(key_values(table.name, key, v, prefix=True)) for s, v in bounds.items()}
     found = [table.schema.empty_table()]

@@ -15,15 +15,11 @@ from tailrace.errors import EnvironmentFault
 
 def demo(
     scale: Annotated[float, typer.Option(min=0.001, max=10, help="TPC-H scale: 1 is a gigabyte.")] = 0.05,
-    seconds: Annotated[
-        float, typer.Option(min=1, help="How long rows change while views are kept fresh.")
-    ] = 20,
+    seconds: Annotated[float, typer.Option(min=1, help="How long rows change while views are kept fresh.")] = 20,
     rate: Annotated[int, typer.Option(min=1, help="Operations a second that the writer aims for.")] = 4000,
     directory: Annotated[
         Path | None,
-        typer.Option(
-            "--dir", help="Keep the store and the data here.", show_default="a temporary one, removed"
-        ),
+        typer.Option("--dir", help="Keep the store and the data here.", show_default="a temporary one, removed"),
     ] = None,
 ) -> None:
     """See it work, in two minutes: TPC-H tables, eight views, a stream of changes, and the proof.
@@ -48,8 +44,6 @@ def bench(ctx: typer.Context) -> None:
       tailrace bench -- --help
     """
     if importlib.util.find_spec("tailrace_bench") is None:
-        raise EnvironmentFault(
-            message="the benchmarks (tailrace_bench) are not installed; run from a checkout"
-        )
+        raise EnvironmentFault(message="the benchmarks (tailrace_bench) are not installed; run from a checkout")
     sys.argv = ["tailrace bench", *ctx.args]
     runpy.run_module("tailrace_bench", run_name="__main__")

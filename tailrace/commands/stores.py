@@ -17,9 +17,7 @@ from tailrace.status import Status
 
 def init(
     directory: Dir,
-    nodes: Annotated[
-        int, typer.Option(min=1, help="Parts that tables are cut into, each with its own log.")
-    ] = 2,
+    nodes: Annotated[int, typer.Option(min=1, help="Parts that tables are cut into, each with its own log.")] = 2,
     shards: Annotated[
         int | None,
         typer.Option(min=1, help="Slices of views; a multiple of nodes.", show_default="2 x nodes"),
@@ -39,9 +37,7 @@ def init(
         raise StoreError(message=f"{directory} is a Tailrace store already", path=str(directory))
     with tailrace.open(directory, nodes=nodes, shards=shards, durable=not relaxed) as db:
         if as_json:
-            output.print_json(
-                {"path": db.path, "nodes": nodes, "shards": shards or 2 * nodes, "durable": not relaxed}
-            )
+            output.print_json({"path": db.path, "nodes": nodes, "shards": shards or 2 * nodes, "durable": not relaxed})
         else:
             print(f"made a store in {directory}")
 

@@ -38,9 +38,7 @@ def generate(scale: float, directory: Path) -> dict[str, Path]:
         wanted = [_generator(), "parquet", "-q", "--overwrite", "-s", str(scale), "-T", ",".join(TABLES)]
         made = subprocess.run([*wanted, "-o", str(directory)], capture_output=True, text=True)
         if made.returncode:
-            raise EnvironmentFault(
-                message=f"tpchgen-cli failed: {made.stderr.strip() or made.stdout.strip()}"
-            )
+            raise EnvironmentFault(message=f"tpchgen-cli failed: {made.stderr.strip() or made.stdout.strip()}")
     return files
 
 

@@ -69,9 +69,7 @@ class Show:
 
     def _bar(self) -> Progress:
         columns = (TextColumn("   {task.description:24}"), BarColumn(), TimeElapsedColumn())
-        return Progress(
-            *columns, console=self._console, transient=True, disable=not self._console.is_terminal
-        )
+        return Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
 
     def generate(self, scale: float, directory: Path) -> dict[str, Path]:
         self._title("Tables", f"TPC-H at scale {scale:g}, loaded into a store: a directory, no server.")
@@ -116,7 +114,7 @@ class Show:
         self._title(
             "Changes",
             f"for {seconds:g} s one process inserts, updates and deletes orders and their items, and\n"
-            "   another reads views. An epoch takes what was written since the last, and moves all views at once.",
+            "   another reads views. An epoch takes what was written since the last, for all views at once.",
         )
         with self._bar() as progress:
             task = progress.add_task("streaming", total=seconds)
@@ -142,9 +140,7 @@ class Show:
             self.say(f"   {name:16} [dim]{taken * 1e6:4.0f} µs[/dim]  {shown or 'no such row'}")
 
     def verify(self, db: Database) -> list[Report]:
-        self._title(
-            "Proof", "every view recomputed from the tables by plain Spark SQL at its cut, and compared."
-        )
+        self._title("Proof", "every view recomputed from the tables by plain Spark SQL at its cut, and compared.")
         reports = []
         for name in (example.name for example in EXAMPLES):
             began = time.monotonic()

@@ -100,9 +100,7 @@ def _wait_for(ready: threading.Barrier) -> None:
         raise EnvironmentFault(message="the demo's writer or reader did not start") from None
 
 
-def _epochs(
-    db: Database, began: float, seconds: float, tell: Callable[[Applied, float], None]
-) -> list[Applied]:
+def _epochs(db: Database, began: float, seconds: float, tell: Callable[[Applied, float], None]) -> list[Applied]:
     epochs: list[Applied] = []
     db.run(
         interval=0.02,

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tailrace.errors import BadFile
 from tailrace.loading import delimited, lines, parquet
-from tailrace.loading.files import Options, Piece
+from tailrace.loading.files import COMPRESSED, Options, Piece
 from tailrace.store.base import TableDef
 from tailrace.store.tables import Table
 
@@ -41,7 +41,6 @@ _ENDINGS = {
     "json": "jsonl",
     "parquet": "parquet",
 }
-_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class _File:
 
 def _format(path: Path) -> str:
     name = path.name.lower()
-    for ending in _COMPRESSED:
+    for ending in COMPRESSED:
         name = name.removesuffix(ending)
     ending = name.rpartition(".")[2]
     if ending not in _ENDINGS:

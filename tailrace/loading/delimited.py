@@ -11,7 +11,8 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
@@ -30,20 +31,30 @@ BLOCK = 8 << 20  # bytes
 
 def read(path: Path, table: TableDef, options: Options) -> Iterator[Piece]:
     """The rows of a file. Its header names its columns; without one they are the table's, in order."""
-    opening = list(islice(_records(path, options), 2))
-    if not opening:
-        raise BadFile(path=str(path), message="it is empty")
-    header, names = _columns(path, table, options, opening[0])
-    if options.header and len(opening) == 1:
-        return
-    _refuse_open_quote(path, options)
-    source, before = Source(path), 0
+    width = 0
     try:
+        with closing(_records(path, options)) as records:
+            opening = list(islice(records, 2))
+        if not opening:
+            raise BadFile(path=str(path), message="it is empty")
+        header, names = _columns(path, table, options, opening[0])
+        width = len(header)
+        if options.header and len(opening) == 1:
+            return
+        _refuse_open_quote(path, options)
+        yield from _pieces(path, table, options, header, names)
+    except pa.ArrowInvalid as error:
+        raise _broken(path, options, width, error) from None
+    except OSError as error:
+        raise BadFile(path=str(path), message=f"it cannot be read ({error})") from None
+
+
+def _pieces(path: Path, table: TableDef, options: Options, header: list[str], names: list[str]) -> Iterator[Piece]:
+    before = 0
+    with Source(path) as source:
         for batch in _reader(source, header, options):
             yield Piece(_converted(path, table, options, batch.rename_columns(names), before), source.done)
             before += batch.num_rows
-    except (pa.ArrowInvalid, OSError) as error:
-        raise _broken(path, options, len(header), error) from None
 
 
 def _columns(
@@ -75,17 +86,14 @@ def _reader(source: Source, header: list[str], options: Options) -> Iterator[pa.
     return iter(found)
 
 
-def _converted(
-    path: Path, table: TableDef, options: Options, batch: pa.RecordBatch, before: int
-) -> pa.RecordBatch:
+def _converted(path: Path, table: TableDef, options: Options, batch: pa.RecordBatch, before: int) -> pa.RecordBatch:
     try:
-        arrays = [
-            _column(batch.column(name), name, table.schema.field(name).type) for name in batch.schema.names
-        ]
+        arrays = [_column(batch.column(name), name, table.schema.field(name).type) for name in batch.schema.names]
         return to_batch(table, pa.RecordBatch.from_arrays(arrays, names=batch.schema.names))
     except (BadValue, NullKey) as error:
         index = before + error.row + options.header
-        line = next((n for n, _ in islice(_records(path, options), index, None)), 0)
+        with closing(_records(path, options)) as records:
+            line = next((n for n, _ in islice(records, index, None)), 0)
         raise fault(path, error, "line", line) from None
 
 
@@ -99,11 +107,13 @@ def _column(texts: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
 # the slow way through a file, to say where its fault is
 
 
-def _records(path: Path, options: Options, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+def _records(path: Path, options: Options, *, strict: bool = False) -> Generator[tuple[int, list[str]], None, None]:
     """The records of a file, each with the line it begins on; empty lines are passed over, as Arrow does."""
     csv.field_size_limit(sys.maxsize)
-    opened = io.TextIOWrapper(Source(path).stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-    with opened:
+    with (
+        Source(path) as source,
+        io.TextIOWrapper(source.stream, "utf-8-sig", errors="surrogateescape", newline="") as opened,
+    ):
         reader = csv.reader(opened, delimiter=options.delimiter, strict=strict)
         while True:
             line = reader.line_num + 1
@@ -123,9 +133,10 @@ def _quotes(error: csv.Error) -> str:
 
 def _refuse_open_quote(path: Path, options: Options) -> None:
     """A quote that is never closed would take all lines after it for one field, without any error."""
-    quotes, stream = 0, Source(path).stream
-    while data := stream.read(BLOCK):
-        quotes += data.count(b'"')
+    quotes = 0
+    with Source(path) as source:
+        while data := source.stream.read(BLOCK):
+            quotes += data.count(b'"')
     if quotes % 2:
         for _ in _records(path, options, strict=True):
             pass

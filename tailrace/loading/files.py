@@ -39,22 +39,28 @@ class Piece(NamedTuple):
     done: float
 
 
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+
+
 class Source:
     """A file as a stream of bytes, decompressed if its name says so, that knows how far it was read."""
 
     def __init__(self, path: Path) -> None:
         self._size = path.stat().st_size
         self._raw = pa.OSFile(str(path))
-        self.stream = self._raw
-        try:
-            codec = pa.Codec.detect(str(path))
-        except ValueError:
-            return
-        self.stream = pa.CompressedInputStream(self._raw, codec.name)
+        codec = COMPRESSED.get(path.suffix.lower())
+        self.stream = pa.CompressedInputStream(self._raw, codec) if codec else self._raw
 
     @property
     def done(self) -> float:
         return 1.0 if self._raw.closed else min(1.0, self._raw.tell() / self._size)
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stream.close()
+        self._raw.close()
 
 
 def own_names(path: Path, table: TableDef, names: Iterable[str], where: str) -> list[str]:

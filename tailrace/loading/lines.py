@@ -23,14 +23,15 @@ BLOCK = 8 << 20  # bytes
 
 
 def read(path: Path, table: TableDef, options: Options) -> Iterator[Piece]:
-    source, number = Source(path), 1
+    number = 1
     try:
-        for block in _blocks(source):
-            rows = _fast(table, block)
-            if rows is None:
-                rows = _slow(path, table, block, number)
-            yield Piece(rows, source.done)
-            number += block.count(b"\n")
+        with Source(path) as source:
+            for block in _blocks(source):
+                rows = _fast(table, block)
+                if rows is None:
+                    rows = _slow(path, table, block, number)
+                yield Piece(rows, source.done)
+                number += block.count(b"\n")
     except OSError as error:
         raise BadFile(path=str(path), message=f"it cannot be read ({error})") from None
 

@@ -85,24 +85,34 @@ class Accumulate:
         olds = [found.get(k) for k in keys]
         writes.append(_changed(sorted_writes(self.state, groups, news, olds)))
         was = np.array([k in found for k in keys], dtype=bool)
-        names = pa.table([c.take(pa.array(firsts(ids, len(keys)))) for c in group_columns],
-                         names=[column(i) for i in range(len(self.groups))]) if self.groups else None
+        names = (
+            pa.table(
+                [c.take(pa.array(firsts(ids, len(keys)))) for c in group_columns],
+                names=[column(i) for i in range(len(self.groups))],
+            )
+            if self.groups
+            else None
+        )
         return self._difference(names, self._show(old), was, self._show(new), there), writes
 
     def _zero(self) -> pa.RecordBatch:
-        row = {f.name: None if f.name.startswith(("lo", "hi")) else b"" if f.name[0] == "f" else 0
-               for f in self._stored}
+        row = {
+            f.name: None if f.name.startswith(("lo", "hi")) else b"" if f.name[0] == "f" else 0 for f in self._stored
+        }
         return pa.RecordBatch.from_pylist([row], schema=self._stored)
 
     def _advance(
-        self, delta: pa.Table, ids: np.ndarray, groups: pa.LargeBinaryArray, old: pa.RecordBatch, before: Before
+        self,
+        delta: pa.Table,
+        ids: np.ndarray,
+        groups: pa.LargeBinaryArray,
+        old: pa.RecordBatch,
+        before: Before,
     ) -> tuple[pa.RecordBatch, list[Write]]:
         """The accumulators after the epoch, and the writes of the value arrangements."""
         weights = delta.column(WEIGHT).to_numpy().astype(np.int64)
         count = len(groups)
-        columns: dict[str, pa.Array] = {
-            "n": pa.array(old.column("n").to_numpy() + sum_by(ids, count, weights))
-        }
+        columns: dict[str, pa.Array] = {"n": pa.array(old.column("n").to_numpy() + sum_by(ids, count, weights))}
         for i in range(len(self.sums)):
             columns[f"s{i}"] = _summed(ids, count, old.column(f"s{i}"), delta.column(f"s{i}"))
         for i in range(self.floats):
@@ -149,8 +159,13 @@ class Accumulate:
         same = pc.equal(codec.encode(old), codec.encode(new)).to_numpy(zero_copy_only=False) & was & there
         parts = []
         for table, alive, weight in ((old, was & ~same, -1), (new, there & ~same, 1)):
-            whole = table if names is None else pa.Table.from_arrays(
-                [*names.columns, *table.columns], names=[*names.column_names, *table.column_names])
+            whole = (
+                table
+                if names is None
+                else pa.Table.from_arrays(
+                    [*names.columns, *table.columns], names=[*names.column_names, *table.column_names]
+                )
+            )
             picked = whole.filter(pa.array(alive))
             weights = pa.repeat(pa.scalar(weight, pa.int64()), picked.num_rows)
             parts.append(picked.append_column(WEIGHT, weights))

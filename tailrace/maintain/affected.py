@@ -21,7 +21,7 @@ from tailrace.maintain.arranged import Arranged
 from tailrace.maintain.sinks import net_rows, positional
 from tailrace.maintain.stage import Before, sorted_writes
 from tailrace.store.base import Write
-from tailrace.store.clip import PART, clip
+from tailrace.store.clip import clip
 from tailrace.store.keys import KeyCodec
 from tailrace.store.rows import RowCodec
 from tailrace.types import Column
@@ -101,6 +101,9 @@ class Outputs:
         table = pa.Table.from_batches([codec.decode(away + come)])
         weights = pa.array([-1] * len(away) + [1] * len(come), pa.int64())
         write = sorted_writes(
-            self.state, keys.take(pa.array(changed, pa.int64())), [news[i] for i in changed], [olds[i] for i in changed]
+            self.state,
+            keys.take(pa.array(changed, pa.int64())),
+            [news[i] for i in changed],
+            [olds[i] for i in changed],
         )
         return table.append_column(WEIGHT, weights), [write]

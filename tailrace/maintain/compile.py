@@ -67,6 +67,10 @@ class ViewSink:
 
 @dataclass
 class Compiler:
+    """Compiles the views of one store. `reusable` says whether the frames may be run for other epochs too:
+    one with a shuffle may not, because Spark would answer it from the files of the epoch before.
+    """
+
     spark: SparkSession
     store: str
     nodes: int
@@ -77,8 +81,10 @@ class Compiler:
     touched: frozenset[int] | None  # ids of tables with changes; None: every table
     states: Mapping[str, int]
     small: bool
+    reusable: bool = False
 
     def __post_init__(self) -> None:
+        self.reusable = self.small and not self.blank and self.handed.fixed is None
         self._deltas: dict[str, Placed | None] = {}
 
     def sinks(self, views: Sequence[ViewSink]) -> DataFrame | None:
@@ -270,6 +276,7 @@ class Compiler:
 
     def _affected(self, node: Aggregate) -> Placed | None:
         delta = self.delta(node.input)
+        self.reusable = False  # Spark may shuffle to aggregate, as it does for several DISTINCT
         if delta is None:
             return None
         rows, outputs = arrangements.generic_arrangements(node)

@@ -131,9 +131,7 @@ class Epochs:
         only = Maintained(maintained.tables, [view], maintained.states)
         return self._work(work, only, None, done.cut.operations)
 
-    def _work(
-        self, work: Assignment, maintained: Maintained, touched: frozenset[int] | None, operations: int
-    ) -> int:
+    def _work(self, work: Assignment, maintained: Maintained, touched: frozenset[int] | None, operations: int) -> int:
         """Run the job; the number of view rows written."""
         spark = self._spark()
         spark.conf.set("spark.sql.shuffle.partitions", str(self._store.shards))
@@ -146,10 +144,9 @@ class Epochs:
     def _frame(
         self, handed: Handed, blank: bool, maintained: Maintained, touched: frozenset[int] | None, small: bool
     ) -> DataFrame | None:
-        """The job's frame. One without shuffles can be run again: Spark would answer a shuffle from its old files."""
+        """The job's frame: one made before for the same views and tables, if that can be run again."""
         plan = (tuple(view.state for view in maintained.views), touched)
-        reusable = small and not blank and handed.fixed is None
-        if reusable and plan in self._frames:
+        if small and not blank and plan in self._frames:
             return self._frames[plan]
         compiler = Compiler(
             self._spark(),
@@ -164,7 +161,7 @@ class Epochs:
             small,
         )
         frame = compiler.sinks(maintained.views)
-        if reusable:
+        if compiler.reusable:
             while len(self._frames) >= REUSED:
                 self._frames.pop(next(iter(self._frames)))
             self._frames[plan] = frame

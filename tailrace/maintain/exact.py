@@ -44,9 +44,7 @@ def exact_sums(
     return {g: (t[0], t[1], t[2], t[3]) for g, t in totals.items()}
 
 
-def _finite_sums(
-    ids: Indices, values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]
-) -> dict[int, int]:
+def _finite_sums(ids: Indices, values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]) -> dict[int, int]:
     """Each double is cut into pieces of 32 bits at fixed positions; pieces are summed as integers."""
     fractions, exponents = np.frexp(values)
     mantissas = np.ldexp(fractions, 53).astype(np.int64)

@@ -62,7 +62,11 @@ class Moved:
 
 
 def move(
-    values: Values, column: pa.ChunkedArray, weights: np.ndarray, ids: Indices, groups: pa.LargeBinaryArray,
+    values: Values,
+    column: pa.ChunkedArray,
+    weights: np.ndarray,
+    ids: Indices,
+    groups: pa.LargeBinaryArray,
     before: Before,
 ) -> tuple[Moved, Write]:
     """Change the weights of the values in the delta."""
@@ -82,9 +86,7 @@ def move(
     moved = Moved(np.zeros(len(groups), dtype=np.int64))
     news: list[bytes | None] = []
     sort_list, owners = sort_keys.take(pa.array(first)).to_pylist(), owner[first].tolist()
-    for key, value, sort_key, group, change in zip(
-        keys, stored, sort_list, owners, changes.tolist(), strict=True
-    ):
+    for key, value, sort_key, group, change in zip(keys, stored, sort_list, owners, changes.tolist(), strict=True):
         old = olds.get(key)
         was = _WEIGHT.unpack_from(old)[0] if old else 0
         now = was + change
@@ -102,7 +104,12 @@ def move(
 
 
 def new_ends(
-    values: Values, olds: list[bytes | None], moved: Moved, groups: pa.LargeBinaryArray, last: bool, before: Before
+    values: Values,
+    olds: list[bytes | None],
+    moved: Moved,
+    groups: pa.LargeBinaryArray,
+    last: bool,
+    before: Before,
 ) -> list[bytes | None]:
     """The first (or last) value of each group after the epoch, given those before it."""
     touched = sorted(moved.came.keys() | moved.gone.keys())
@@ -124,9 +131,7 @@ def new_ends(
     return result
 
 
-def _next(
-    values: Values, group: bytes, gone: set[bytes], last: bool, before: Before
-) -> Iterator[tuple[bytes, bytes]]:
+def _next(values: Values, group: bytes, gone: set[bytes], last: bool, before: Before) -> Iterator[tuple[bytes, bytes]]:
     """The first surviving value from one end of a group.
 
     Long values are clipped and no longer in exact order among those that begin alike, so all of these are

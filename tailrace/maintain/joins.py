@@ -108,7 +108,13 @@ class _Lonely:
     """The delta of A's rows that have no match in B."""
 
     def __init__(
-        self, a_side: Arranged, b_side: Arranged, a: Net, b: Net, b_keys: pa.LargeBinaryArray, b_write: Write,
+        self,
+        a_side: Arranged,
+        b_side: Arranged,
+        a: Net,
+        b: Net,
+        b_keys: pa.LargeBinaryArray,
+        b_write: Write,
         before: Before,
     ) -> None:
         self._a_side, self._a, self._before = a_side, a, before

@@ -38,8 +38,11 @@ def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
                 if time.monotonic() >= deadline:
                     raise EpochsLocked(path=store, **_holder(descriptor)) from None
                 time.sleep(0.02)
-        note = {"pid": os.getpid(), "command": Path(sys.argv[0] or "python").name,
-                "since": datetime.now().isoformat(timespec="seconds")}
+        note = {
+            "pid": os.getpid(),
+            "command": Path(sys.argv[0] or "python").name,
+            "since": datetime.now().isoformat(timespec="seconds"),
+        }
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(note).encode(), 0)
         yield

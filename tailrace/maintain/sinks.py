@@ -77,7 +77,11 @@ class Sink:
         if (np.abs(weights) != 1).any():
             raise Corrupt(where=f"view state {self.state}", reason="a keyed row has a weight other than one")
         order = pc.sort_indices(keys).to_numpy()
-        listed, values, signs = keys.take(pa.array(order)).to_pylist(), rows.take(pa.array(order)).to_pylist(), weights[order]
+        listed, values, signs = (
+            keys.take(pa.array(order)).to_pylist(),
+            rows.take(pa.array(order)).to_pylist(),
+            weights[order],
+        )
         out: list[bytes] = []
         news: list[bytes | None] = []
         olds: list[bytes | None] = []

@@ -31,9 +31,7 @@ class Before:
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         return {} if self._blank or not keys else self._snapshot.get_many(state, keys)
 
-    def scan(
-        self, state: int, low: bytes, high: bytes | None, ahead: int = 256
-    ) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, state: int, low: bytes, high: bytes | None, ahead: int = 256) -> Iterator[tuple[bytes, bytes]]:
         """Entries in order; `ahead` is how many are read at a time."""
         if not self._blank:
             for run in self._snapshot.scan(state, low, high, size=ahead):
@@ -54,9 +52,7 @@ class Rule(Protocol):
         """The delta out, and what the shard must hold from now on."""
 
 
-def run(
-    batches: Iterator[pa.RecordBatch], rule: Rule, store: str, handed: Handed
-) -> Iterator[pa.RecordBatch]:
+def run(batches: Iterator[pa.RecordBatch], rule: Rule, store: str, handed: Handed) -> Iterator[pa.RecordBatch]:
     """One Spark task of a stage: all rows of some shards."""
     collected = [b for b in batches if b.num_rows]
     if not collected:
@@ -94,9 +90,7 @@ def _by_shard(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         yield number, rest.slice(start, end - start).combine_chunks()
 
 
-def sorted_writes(
-    state: int, keys: pa.LargeBinaryArray, values: list[bytes | None], olds: list[bytes | None]
-) -> Write:
+def sorted_writes(state: int, keys: pa.LargeBinaryArray, values: list[bytes | None], olds: list[bytes | None]) -> Write:
     """A `Write` of unique keys, put in key order."""
     listed = keys.to_pylist()
     order = sorted(range(len(listed)), key=listed.__getitem__)

@@ -23,7 +23,9 @@ class SparkTyper:
         self._spark = spark
 
     def types(self, columns: Sequence[Column], expressions: Sequence[str]) -> list[str]:
-        empty = self._spark.range(0).selectExpr(*(f"CAST(NULL AS {c.type}) AS {column(i)}" for i, c in enumerate(columns)))
+        empty = self._spark.range(0).selectExpr(
+            *(f"CAST(NULL AS {c.type}) AS {column(i)}" for i, c in enumerate(columns))
+        )
         try:
             return self._types(empty, expressions)
         except PySparkException:

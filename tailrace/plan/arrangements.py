@@ -52,9 +52,7 @@ def join_arrangements(node: Join) -> tuple[Arrangement, Arrangement]:
 
 def aggregate_arrangements(node: Aggregate) -> tuple[Arrangement, dict[int, Arrangement]]:
     """The accumulators of each group, and for each column whose values must be known, those by group."""
-    accumulators = _arrangement(
-        "accumulators", node.input, node.groups, [[c.sql, c.type] for c in node.calls]
-    )
+    accumulators = _arrangement("accumulators", node.input, node.groups, [[c.sql, c.type] for c in node.calls])
     held = {
         call.args[0]: _arrangement("values", node.input, (*node.groups, call.args[0]))
         for call in node.calls

@@ -65,9 +65,7 @@ class Verbatim(Spark):
         # Not IF, ANY, TRANSFORM: in Spark they are functions like any other.
         NO_PAREN_FUNCTION_PARSERS = {"CASE": Spark.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
 
-        QUERY_MODIFIER_PARSERS = {
-            token: _stamped(part) for token, part in Spark.Parser.QUERY_MODIFIER_PARSERS.items()
-        }
+        QUERY_MODIFIER_PARSERS = {token: _stamped(part) for token, part in Spark.Parser.QUERY_MODIFIER_PARSERS.items()}
 
         def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
             # In an expression (check_func) Spark has types only before a string, as in DATE '2026-01-31';
@@ -119,9 +117,7 @@ def _require_items(found: list[Token]) -> None:
     for token, following in zip(found, [*found[1:], None], strict=True):
         opens = token.token_type in (TokenType.COMMA, TokenType.L_PAREN)
         after = None if following is None else following.token_type
-        if (opens and after == TokenType.COMMA) or (
-            token.token_type == TokenType.COMMA and after in _NO_ITEM
-        ):
+        if (opens and after == TokenType.COMMA) or (token.token_type == TokenType.COMMA and after in _NO_ITEM):
             at = following or token
             column = max(at.col - (at.end - at.start), 1)
             message = f"something is missing before {at.text!r}" if following else "it ends after ','"

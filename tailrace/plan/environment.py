@@ -70,9 +70,7 @@ class Environment:
     def require_boolean(self, columns: Sequence[Column], text: str, origin: exp.Expr, clause: str) -> None:
         (found,) = self.types.of(columns, [text], [origin])
         if found not in ("boolean", "void"):
-            raise SqlError(
-                message=f"{clause} needs a condition, not a value of type {found}", **place(origin)
-            )
+            raise SqlError(message=f"{clause} needs a condition, not a value of type {found}", **place(origin))
 
     def filter(self, relation: Relation, tree: exp.Expr, clause: str) -> Relation:
         return replace(relation, node=filtered(relation.node, self.condition(tree, relation, clause)))

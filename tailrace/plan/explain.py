@@ -110,9 +110,7 @@ def describe(node: Node) -> str:
             return _named(condition, inputs[0])
         case Project(expressions=expressions, output=output):
             shown = [_named(e, inputs[0]) for e in expressions]
-            return ", ".join(
-                s if s == c.name else f"{s} AS {c.name}" for s, c in zip(shown, output, strict=True)
-            )
+            return ", ".join(s if s == c.name else f"{s} AS {c.name}" for s, c in zip(shown, output, strict=True))
         case Join(left_on=left_on, right_on=right_on, null_safe=null_safe):
             pairs = zip(left_on, right_on, null_safe, strict=True)
             met = [f"{inputs[0][a]} {'<=>' if safe else '='} {inputs[1][b]}" for a, b, safe in pairs]

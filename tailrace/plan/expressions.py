@@ -104,6 +104,28 @@ def _parts(node: exp.Expr) -> list[exp.Expr]:
     node = node.unnest()
     if isinstance(node, exp.And):
         return [*_parts(node.this), *_parts(node.expression)]
+    return _factored(node) if isinstance(node, exp.Or) else [node]
+
+
+def _factored(node: exp.Or) -> list[exp.Expr]:
+    """`(a AND b) OR (a AND c)` as a and `b OR c`: a may be a join key that is hidden in every alternative."""
+    alternatives = [_parts(part) for part in _alternatives(node)]
+    texts = [{generate(part) for part in parts} for parts in alternatives]
+    common = [part for part in alternatives[0] if all(generate(part) in known for known in texts)]
+    if not common:
+        return [node]
+    shared = {generate(part) for part in common}
+    rests = [[p for p in parts if generate(p) not in shared] for parts in alternatives]
+    if not all(rests):
+        return common
+    either = " OR ".join(f"({conjoin([generate(p) for p in rest])})" for rest in rests)
+    return [*common, parse_expr(either)]
+
+
+def _alternatives(node: exp.Expr) -> list[exp.Expr]:
+    node = node.unnest()
+    if isinstance(node, exp.Or):
+        return [*_alternatives(node.this), *_alternatives(node.expression)]
     return [node]
 
 

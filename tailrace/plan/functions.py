@@ -116,9 +116,7 @@ def require_deterministic(tree: exp.Expr) -> None:
         if _is_nondeterministic(node, word):
             raise nondeterministic(word, node)
         if word in ORDER_DEPENDENT and not _is_ordered(node, word):
-            raise Unsupported(
-                construct=f"nondeterministic function {word}()", reason=_advice(word), **place(node)
-            )
+            raise Unsupported(construct=f"nondeterministic function {word}()", reason=_advice(word), **place(node))
 
 
 def nondeterministic(word: str, node: exp.Expr) -> Unsupported:

@@ -101,9 +101,7 @@ def _split(condition: Sequence[str], width: int) -> _Split:
     return split
 
 
-def _keyed(
-    left: Node, right: Node, kind: JoinKind, keys: Sequence[tuple[str, str, bool]], types: Types
-) -> Node:
+def _keyed(left: Node, right: Node, kind: JoinKind, keys: Sequence[tuple[str, str, bool]], types: Types) -> Node:
     """An equality join; keys that are no columns yet are computed below it and dropped above it."""
     widths = len(left.columns), len(right.columns)
     left, left_on = _extended(left, [k[0] for k in keys], types)

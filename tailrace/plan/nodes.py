@@ -56,9 +56,7 @@ class Node:
 
     def _require(self, positions: tuple[int, ...], of: Node) -> None:
         if any(not 0 <= p < len(of.columns) for p in positions):
-            raise PlanError(
-                message=f"{type(self).__name__} refers to {positions} of {len(of.columns)} columns"
-            )
+            raise PlanError(message=f"{type(self).__name__} refers to {positions} of {len(of.columns)} columns")
 
 
 _INPUT = {"input": True}
@@ -271,9 +269,7 @@ def walk(node: Node) -> Iterator[Node]:
 def to_json(value: Any) -> Any:
     """A node as JSON values; `from_json` gives an equal node back."""
     if isinstance(value, Node | Call):
-        return {"node": type(value).__name__} | {
-            f.name: to_json(getattr(value, f.name)) for f in fields(value)
-        }
+        return {"node": type(value).__name__} | {f.name: to_json(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Column):
         return [value.name, value.type]
     if isinstance(value, tuple):

@@ -86,9 +86,7 @@ def _filter_leaves(leaves: list[_Leaf], conditions: list[str]) -> tuple[list[_Le
         else:
             start = leaves[owner].start
             own.setdefault(owner, []).append(remap(condition, {p: p - start for p in read}))
-    return [
-        replace(leaf, node=filtered(leaf.node, own.get(i, []))) for i, leaf in enumerate(leaves)
-    ], left_over
+    return [replace(leaf, node=filtered(leaf.node, own.get(i, []))) for i, leaf in enumerate(leaves)], left_over
 
 
 def _joined(leaves: list[_Leaf], conditions: list[str], types: Types) -> Node:

@@ -62,9 +62,7 @@ def _prune_project(node: Project, wanted: set[int]) -> tuple[Node, Layout]:
     kept = sorted(wanted) or [0]
     expressions = [node.expressions[p] for p in kept]
     source, layout = _prune(node.input, set().union(*(refs(e) for e in expressions)))
-    pruned = Project(
-        source, tuple(remap(e, layout) for e in expressions), tuple(node.output[p] for p in kept)
-    )
+    pruned = Project(source, tuple(remap(e, layout) for e in expressions), tuple(node.output[p] for p in kept))
     return pruned, _layout(kept)
 
 
@@ -72,9 +70,7 @@ def _prune_join(node: Join, wanted: set[int]) -> tuple[Node, Layout]:
     width = len(node.left.columns)
     # The rows of a side are kept in an arrangement; with their key they stay apart from each other.
     left = sorted({p for p in wanted if p < width} | set(node.left_on) | set(node.left.key or ())) or [0]
-    right = sorted(
-        {p - width for p in wanted if p >= width} | set(node.right_on) | set(node.right.key or ())
-    ) or [0]
+    right = sorted({p - width for p in wanted if p >= width} | set(node.right_on) | set(node.right.key or ())) or [0]
     left_at, right_at = _layout(left), _layout(right)
     pruned = replace(
         node,

@@ -136,8 +136,7 @@ def _join_using(
     if kind in ("semi", "anti"):
         return Relation(node, left.scope)
     merged = [
-        Entry(None, one.name, width + other.position if kind == "right" else one.position)
-        for one, other in pairs
+        Entry(None, one.name, width + other.position if kind == "right" else one.position) for one, other in pairs
     ]
     if kind == "full":
         node, merged = _coalesced(node, [(o.name, o.position, width + r.position) for o, r in pairs], env)
@@ -160,9 +159,7 @@ def _using_origin(join: exp.Join, name: str) -> exp.Expr:
     return next((i for i in join.args.get("using") or () if i.name == name), join)
 
 
-def _coalesced(
-    node: Node, pairs: Sequence[tuple[str, int, int]], env: Environment
-) -> tuple[Node, list[Entry]]:
+def _coalesced(node: Node, pairs: Sequence[tuple[str, int, int]], env: Environment) -> tuple[Node, list[Entry]]:
     """A FULL join's shared columns: the left one, or the right one where the left side has no row."""
     width = len(node.columns)
     texts = [f"COALESCE({column(one)}, {column(other)})" for _, one, other in pairs]

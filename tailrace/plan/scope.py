@@ -87,9 +87,7 @@ class Scope:
         if len(found) > 1:
             text = ".".join(p.name for p in node.parts)
             owners = [f"{e.qualifier}.{e.name}" if e.qualifier else e.name for e in found]
-            raise SqlError(
-                message=f"column {text!r} is ambiguous: it may be {' or '.join(owners)}", **place(node)
-            )
+            raise SqlError(message=f"column {text!r} is ambiguous: it may be {' or '.join(owners)}", **place(node))
         return found[0]
 
     def resolve(self, tree: exp.Expr) -> exp.Expr:
@@ -181,9 +179,7 @@ def is_bound(node: exp.Column) -> bool:
     return False
 
 
-def expand_aliases(
-    tree: exp.Expr, aliases: Mapping[str, exp.Expr], applies: Callable[[exp.Column], bool]
-) -> exp.Expr:
+def expand_aliases(tree: exp.Expr, aliases: Mapping[str, exp.Expr], applies: Callable[[exp.Column], bool]) -> exp.Expr:
     """`tree` with the references for which `applies` replaced by the select item of that alias."""
 
     def rewrite(node: exp.Expr) -> exp.Expr:

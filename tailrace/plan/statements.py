@@ -159,9 +159,7 @@ def _create_view(words: Words, or_replace: bool) -> CreateView:
         raise Unsupported(construct="a column list of a view", reason=reason, **words.place())
     if words.peek() not in ("AS", ""):
         reason = "a view has a name and a query only"
-        raise Unsupported(
-            construct=f"{words.peek()} in CREATE MATERIALIZED VIEW", reason=reason, **words.place()
-        )
+        raise Unsupported(construct=f"{words.peek()} in CREATE MATERIALIZED VIEW", reason=reason, **words.place())
     words.expect("AS")
     text = words.rest()
     return CreateView(name, text, parse_query(words.only_rest()), if_not_exists, or_replace)
@@ -184,9 +182,7 @@ def _drop(words: Words) -> Drop:
     elif words.accept("MATERIALIZED", "VIEW") or words.accept("VIEW"):
         kind = "view"
     else:
-        raise Unsupported(
-            construct=f"DROP {words.peek()}".strip(), reason="say DROP TABLE or DROP VIEW", **at
-        )
+        raise Unsupported(construct=f"DROP {words.peek()}".strip(), reason="say DROP TABLE or DROP VIEW", **at)
     if_exists = words.accept("IF", "EXISTS")
     name = words.relation()
     words.end()

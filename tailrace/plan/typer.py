@@ -16,7 +16,7 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 
 
-class ExpressionFault(SqlError):  # noqa: N818 (named like the other errors)
+class ExpressionFault(SqlError):
     """The typer cannot analyse the expression at `index`; `message` says why."""
 
 
@@ -46,9 +46,7 @@ class Types:
     ) -> list[str]:
         """Types of `expressions`; `origins` are the parts of the user's text they come from."""
         shape = tuple(c.type for c in columns)
-        asked = [
-            i for i, e in enumerate(expressions) if column_of(e) is None and (shape, e) not in self._known
-        ]
+        asked = [i for i, e in enumerate(expressions) if column_of(e) is None and (shape, e) not in self._known]
         if asked:
             try:
                 answers = self._typer.types(columns, [expressions[i] for i in asked])

@@ -109,9 +109,7 @@ def check_name(kind: str, name: str, at: dict[str, int] | None = None) -> None:
     if not name.strip() or "\0" in name:
         raise SqlError(message=f"a {kind} needs a name without NUL characters", **where)
     if len(name) > MAX_NAME:
-        raise SqlError(
-            message=f"the name of a {kind} has {len(name)} characters, at most {MAX_NAME} fit", **where
-        )
+        raise SqlError(message=f"the name of a {kind} has {len(name)} characters, at most {MAX_NAME} fit", **where)
 
 
 def _words(token: Token) -> list[Token]:
@@ -122,9 +120,7 @@ def _words(token: Token) -> list[Token]:
     for part in parts:
         offset = token.text.index(part, offset)
         end = offset + len(part) - 1
-        found.append(
-            Token(token.token_type, part, token.line, column + end, token.start + offset, token.start + end)
-        )
+        found.append(Token(token.token_type, part, token.line, column + end, token.start + offset, token.start + end))
         offset = end + 1
     return found
 

@@ -90,9 +90,7 @@ def table_totals(
     return frame(spark, nodes if spread else 1, read, schema)
 
 
-def _read(
-    path: str, table: TableDef, node: int, covered: Assignment, positions: tuple[int, ...], net: bool
-) -> Batches:
+def _read(path: str, table: TableDef, node: int, covered: Assignment, positions: tuple[int, ...], net: bool) -> Batches:
     store = attach(path)
     if covered.start is None:
         for batch in store.rows(table, node, covered.end, positions):

@@ -75,7 +75,9 @@ class Totals:
     def _grouped(self, rows: pa.Table) -> pa.Table:
         summed = [name for name in rows.column_names if name not in self._names]
         grouped = rows.group_by(self._names, use_threads=False).aggregate([(name, "sum") for name in summed])
-        renamed = grouped.rename_columns([n.removesuffix("_sum") if n not in self._names else n for n in grouped.column_names])
+        renamed = grouped.rename_columns(
+            [n.removesuffix("_sum") if n not in self._names else n for n in grouped.column_names]
+        )
         ordered = renamed.select(self._all_names())
         for at, total in enumerate(self.sums, len(self.groups)):
             wanted = types.arrow(total.type)

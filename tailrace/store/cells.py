@@ -141,9 +141,7 @@ class ListCell:
         buffers = [arrays.bitmap(mask), pa.py_buffer(edges.astype(self._edge))]
         return pa.Array.from_buffers(self.intake, len(starts), buffers, children=children)
 
-    def _counts(
-        self, data: pa.Buffer, starts: Vector, ends: Vector, mask: Vector | None
-    ) -> tuple[Vector, Vector]:
+    def _counts(self, data: pa.Buffer, starts: Vector, ends: Vector, mask: Vector | None) -> tuple[Vector, Vector]:
         """How many elements each cell has, and where its bytes go on; a NULL has none and no count."""
         head = np.full(len(starts), _COUNT.itemsize) if mask is None else mask * _COUNT.itemsize
         begins = starts + head

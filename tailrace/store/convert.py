@@ -1,4 +1,4 @@
-"""Rows from Python, pandas and Arrow, as a record batch of the table's types, or an error that says which value.
+"""Rows from Python, pandas and Arrow as a record batch of the table's types, or an error that names the value.
 
 Strings stand for decimals, dates and timestamps; integers for decimals and floats. Nothing is rounded,
 wrapped or cut silently.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ from tailrace import types
 from tailrace.errors import BadKey, BadValue, NullKey, UnknownColumn
 from tailrace.store.base import TableDef
 
-Rows = Sequence[Mapping[str, Any]] | pa.Table | pa.RecordBatch | Any
+Rows: TypeAlias = Any  # a sequence of dicts, pa.Table, pa.RecordBatch, or a pandas DataFrame
 
 
 def to_batch(table: TableDef, rows: Rows, columns: Sequence[str] | None = None) -> pa.RecordBatch:
@@ -73,7 +73,7 @@ def _cast(array: pa.Array, name: str, wanted: pa.DataType) -> pa.Array:
 
 def _from_dicts(table: TableDef, rows: Sequence[Mapping[str, Any]], names: list[str]) -> pa.RecordBatch:
     wanted = set(names)
-    listed = [rows] if isinstance(rows, Mapping) else list(rows)
+    listed: list[Any] = [rows] if isinstance(rows, Mapping) else list(rows)
     for number, row in enumerate(listed):
         if not isinstance(row, Mapping):
             raise BadValue(row=number, column="(row)", value=_shown(row), type="a dict of columns")
@@ -211,6 +211,8 @@ def key_values(name: str, columns: Sequence[types.Column], key: Any, *, prefix: 
             result.append(None if value is None else to_value(value, types.arrow(column.type)))
         except (ValueError, TypeError, ArithmeticError):
             raise BadKey(
-                name=name, columns=names, reason=f"{_shown(value)} does not fit {column.name} {column.type.upper()}"
+                name=name,
+                columns=names,
+                reason=f"{_shown(value)} does not fit {column.name} {column.type.upper()}",
             ) from None
     return result

@@ -22,30 +22,30 @@ from tailrace.errors import Closed, Corrupt, NewerFormat, StoreError, StoreFull
 READERS = 2048  # a slot per thread that reads; Spark workers, servers and writers share them
 
 
-def _full_map(path: str, error: lmdb.Error) -> StoreError:
+def _full_map(path: str, error: Exception) -> StoreError:
     advice = "Raise `map_size` (tailrace.open(path, map_size=...)) and write again."
     return StoreFull(path=path, reason="the memory map reached map_size", advice=advice)
 
 
-def _full_disk(path: str, error: lmdb.Error) -> StoreError:
+def _full_disk(path: str, error: Exception) -> StoreError:
     return StoreFull(path=path, reason="the disk is full", advice="Free some space and write again.")
 
 
-def _corrupt(path: str, error: lmdb.Error) -> StoreError:
+def _corrupt(path: str, error: Exception) -> StoreError:
     return Corrupt(where=path, reason=str(error))
 
 
-def _newer(path: str, error: lmdb.Error) -> StoreError:
+def _newer(path: str, error: Exception) -> StoreError:
     return NewerFormat(path=path, found=str(error), known="this LMDB")
 
 
-def _other(path: str, error: lmdb.Error) -> StoreError:
+def _other(path: str, error: Exception) -> StoreError:
     if "No space left" in str(error):
         return _full_disk(path, error)
     return StoreError(message=f"{path}: {error}")
 
 
-TRANSLATIONS: dict[type[Exception], Callable[[str, lmdb.Error], StoreError]] = {
+TRANSLATIONS: dict[type[Exception], Callable[[str, Exception], StoreError]] = {
     lmdb.MapFullError: _full_map,
     lmdb.DiskError: _full_disk,
     lmdb.BadChecksumError: _corrupt,
@@ -72,12 +72,12 @@ class Environment:
 
     path: str
     handle: lmdb.Environment
-    databases: dict[str, Any]
+    databases: dict[str, Any]  # py-lmdb types values as bytes or views; ours are always bytes
     users: int = 0
     closed: bool = field(default=False)
 
     @contextmanager
-    def read(self) -> Iterator[lmdb.Transaction]:
+    def read(self) -> Iterator[Any]:
         if self.closed:
             raise Closed(path=self.path)
         try:
@@ -87,7 +87,7 @@ class Environment:
             raise translate(self.path, error) from error
 
     @contextmanager
-    def write(self) -> Iterator[lmdb.Transaction]:
+    def write(self) -> Iterator[Any]:
         """Commits when the block ends, aborts when it raises."""
         if self.closed:
             raise Closed(path=self.path)

@@ -40,9 +40,7 @@ class KeyCodec:
         self._nested = [_nested(kind) for kind in self.types]
         self._writers = [_writer(kind, rows) for kind, rows in zip(self.types, self._nested, strict=True)]
 
-    def encode(
-        self, columns: Sequence[pa.Array | pa.ChunkedArray], length: int | None = None
-    ) -> pa.LargeBinaryArray:
+    def encode(self, columns: Sequence[pa.Array | pa.ChunkedArray], length: int | None = None) -> pa.LargeBinaryArray:
         """The key of each row; `length` is the number of rows, needed when there are no columns.
 
         Neighbouring fixed-width columns are laid out as records of one NumPy array; only columns that
@@ -153,9 +151,7 @@ def _writer(kind: pa.DataType, rows: RowCodec | None) -> Callable[[Any], bytes]:
         return _float_writer("f" if pa.types.is_float32(kind) else "d")
     if pa.types.is_decimal128(kind):
         scale = kind.scale
-        return _integer_writer(
-            8 if kind.precision <= LONG_DIGITS else 16, lambda value: unscaled(value, scale)
-        )
+        return _integer_writer(8 if kind.precision <= LONG_DIGITS else 16, lambda value: unscaled(value, scale))
     if pa.types.is_timestamp(kind):
         return _integer_writer(8, micros)
     return _integer_writer(kind.bit_width // 8, days if pa.types.is_date32(kind) else None)

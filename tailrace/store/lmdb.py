@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import numpy as np
 import pyarrow as pa
 
@@ -135,16 +134,14 @@ class LmdbStore(Store):
                 txn.put(_NUMBER.pack(number + 1), note, db=self._transactions)
         return Written(number + 1 if done else number, done)
 
-    def _last(self, txn: lmdb.Transaction) -> tuple[int, float, int, tuple[int, ...]]:
+    def _last(self, txn: Any) -> tuple[int, float, int, tuple[int, ...]]:
         with txn.cursor(self._transactions) as cursor:
             if not cursor.last():
                 return 0, 0.0, 0, (0,) * self.nodes
             written, operations, ends = log.decode_note(cursor.value())
             return _NUMBER.unpack(cursor.key())[0], written, operations, ends
 
-    def _images(
-        self, txn: lmdb.Transaction, change: Change
-    ) -> tuple[list[bytes], pa.RecordBatch, pa.RecordBatch | None]:
+    def _images(self, txn: Any, change: Change) -> tuple[list[bytes], pa.RecordBatch, pa.RecordBatch | None]:
         """The keys that change, in order; their rows before (those there were) and after (None: deleted)."""
         table, rows = change.table, change.rows
         nodes = place(table.key_columns(rows), self.nodes, rows.num_rows)
@@ -166,14 +163,13 @@ class LmdbStore(Store):
             return ordered, before, None
         picked = rows.take(pa.array([last[k] for k in ordered], pa.int64()))
         if change.mode == "update":
-            columns = [picked.column(f.name) if f.name in picked.schema.names else before.column(f.name)
-                       for f in table.schema]
+            columns = [
+                picked.column(f.name) if f.name in picked.schema.names else before.column(f.name) for f in table.schema
+            ]
             picked = pa.RecordBatch.from_arrays(columns, schema=table.schema)
         return ordered, before, picked
 
-    def _put_rows(
-        self, txn: lmdb.Transaction, change: Change, keys: list[bytes], after: pa.RecordBatch | None
-    ) -> None:
+    def _put_rows(self, txn: Any, change: Change, keys: list[bytes], after: pa.RecordBatch | None) -> None:
         if after is None:
             for key in keys:
                 txn.delete(key, db=self._rows)
@@ -183,7 +179,7 @@ class LmdbStore(Store):
 
     def _append(
         self,
-        txn: lmdb.Transaction,
+        txn: Any,
         table: TableDef,
         number: int,
         ends: tuple[int, ...],
@@ -221,7 +217,7 @@ class LmdbStore(Store):
         with self._base.read() as txn:
             overlay: dict[bytes, bytes | None] = {}
             if cut is not None:
-                later = [b for b in self._entries(txn, table, node, cut.offsets[node], None)]
+                later = list(self._entries(txn, table, node, cut.offsets[node], None))
                 overlay = {clip_one(k): row for k, row in log.befores(later, table).items()}
             run: list[bytes] = []
             for key, value in scan_prefix(txn, self._rows, prefix):
@@ -253,9 +249,7 @@ class LmdbStore(Store):
             if run:
                 yield pa.concat_batches(run)
 
-    def _entries(
-        self, txn: lmdb.Transaction, table: TableDef, node: int, start: int, end: int | None
-    ) -> Iterator[pa.RecordBatch]:
+    def _entries(self, txn: Any, table: TableDef, node: int, start: int, end: int | None) -> Iterator[pa.RecordBatch]:
         """The table's entries in [start, end) of a node's log, each checked; a hole is an error."""
         expected = start
         with txn.cursor(self._log) as cursor:
@@ -340,7 +334,7 @@ class LmdbStore(Store):
             env.release(environment)
 
 
-def scan_prefix(txn: lmdb.Transaction, db: object, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+def scan_prefix(txn: Any, db: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
     low, high = prefix_range(prefix)
     with txn.cursor(db) as cursor:
         if cursor.set_range(low):

@@ -44,7 +44,7 @@ def offset_of(key: bytes) -> tuple[int, int]:
 
 
 def encode(table: int, operations: int, transaction: int, batch: pa.RecordBatch) -> bytes:
-    body = _HEADER.pack(0, table, operations, transaction)[4:] + batch.serialize().to_pybytes()
+    body: bytes = _HEADER.pack(0, table, operations, transaction)[4:] + batch.serialize().to_pybytes()
     return struct.pack("<I", zlib.crc32(body)) + body
 
 
@@ -77,7 +77,10 @@ def rows_of(entry: Entry, table: TableDef) -> pa.RecordBatch:
 def images(table: TableDef, before: pa.RecordBatch, after: pa.RecordBatch) -> pa.RecordBatch:
     """The delta of a transaction: what was there, taken away; what is there, added."""
     weights = pa.concat_arrays(
-        [pa.repeat(pa.scalar(-1, pa.int8()), before.num_rows), pa.repeat(pa.scalar(1, pa.int8()), after.num_rows)]
+        [
+            pa.repeat(pa.scalar(-1, pa.int8()), before.num_rows),
+            pa.repeat(pa.scalar(1, pa.int8()), after.num_rows),
+        ]
     )
     columns = [pa.concat_arrays([b, a]) for b, a in zip(before.columns, after.columns, strict=True)]
     return pa.RecordBatch.from_arrays([*columns, weights], schema=logged_schema(table))

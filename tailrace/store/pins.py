@@ -31,8 +31,13 @@ def pinned(store: Store) -> Iterator[Pin]:
     while True:
         found = store.document("committed") or {"epoch": 0, "cut": [0, [0] * store.nodes]}
         pin = Pin(found["epoch"], Cut(found["cut"][0], tuple(found["cut"][1])))
-        note = {"epoch": pin.epoch, "cut": found["cut"], "pid": os.getpid(), "host": socket.gethostname(),
-                "at": time.time()}
+        note = {
+            "epoch": pin.epoch,
+            "cut": found["cut"],
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "at": time.time(),
+        }
         store.change_documents({name: note})
         # an epoch may have been committed before the pin stood: then what it needs may be gone already
         if (store.document("committed") or found)["epoch"] == pin.epoch:

@@ -44,9 +44,7 @@ def place_one(values: Sequence[Any], types: Sequence[pa.DataType], count: int) -
     return hash_one(values, types) % count
 
 
-def hash_columns(
-    columns: Sequence[pa.Array | pa.ChunkedArray], length: int | None = None
-) -> npt.NDArray[np.int32]:
+def hash_columns(columns: Sequence[pa.Array | pa.ChunkedArray], length: int | None = None) -> npt.NDArray[np.int32]:
     """Spark's `hash` of each row; `length` is the number of rows, needed when there are no columns."""
     rows = len(columns[0]) if columns else length
     if rows is None:

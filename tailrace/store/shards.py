@@ -15,9 +15,8 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import lmdb
 import pyarrow as pa
 
 from tailrace.errors import SnapshotGone
@@ -53,7 +52,7 @@ def prefix_range(prefix: bytes) -> tuple[bytes, bytes | None]:
 class Undo:
     """What one epoch's keys of one state held before it."""
 
-    def __init__(self, txn: lmdb.Transaction, db: object, state: int, epoch: int) -> None:
+    def __init__(self, txn: Any, db: Any, state: int, epoch: int) -> None:
         self._txn, self._db, self._at = txn, db, (state, epoch)
         count = txn.get(_EPOCH.pack(state, epoch), db=db)
         self.chunks = _COUNT.unpack(count)[0] if count else 0
@@ -85,7 +84,7 @@ class LmdbShardSnapshot(ShardSnapshot):
 
     FEW = 32  # keys: below this look each one up in the undo record, above read the record whole
 
-    def __init__(self, env: Environment, txn: lmdb.Transaction, epoch: int) -> None:
+    def __init__(self, env: Environment, txn: Any, epoch: int) -> None:
         self._txn, self._epoch = txn, epoch
         self._data, self._undo, self._marks = (env.databases[n] for n in DATABASES)
         self._undos: dict[int, list[Undo]] = {}
@@ -115,8 +114,7 @@ class LmdbShardSnapshot(ShardSnapshot):
         prefix = _STATE.pack(state)
         undos = self._laid_over(state)
         if len(keys) < self.FEW:
-            found = {k: v for k in keys if (v := self._get(state, prefix, k)) is not None}
-            return found
+            return {k: v for k in keys if (v := self._get(state, prefix, k)) is not None}
         got = self._txn.cursor(self._data).getmulti([prefix + k for k in keys])
         found = {k[4:]: v for k, v in got}
         if undos:
@@ -152,9 +150,7 @@ class LmdbShardSnapshot(ShardSnapshot):
             pending = pending[until:]
         yield _merged([], pending, overlay)
 
-    def _scan_data(
-        self, state: int, low: bytes, high: bytes | None, size: int
-    ) -> Iterator[list[tuple[bytes, bytes]]]:
+    def _scan_data(self, state: int, low: bytes, high: bytes | None, size: int) -> Iterator[list[tuple[bytes, bytes]]]:
         prefix = _STATE.pack(state)
         stop = prefix + high if high is not None else _after(prefix)
         cursor = self._txn.cursor(self._data)
@@ -225,7 +221,7 @@ class LmdbShard(Shard):
                 wrote = True
         return wrote
 
-    def _let_go(self, txn: lmdb.Transaction, state: int, mark: Mark, keep: int) -> int:
+    def _let_go(self, txn: Any, state: int, mark: Mark, keep: int) -> int:
         """Delete undo records of epochs up to `keep`; the oldest readable epoch from now on."""
         with txn.cursor(self._undo) as cursor:
             alive = cursor.set_range(_EPOCH.pack(state, 0))
@@ -233,9 +229,7 @@ class LmdbShard(Shard):
                 alive = cursor.delete() and bool(cursor.key())
         return max(mark.oldest, min(keep, mark.applied))
 
-    def _write_undo(
-        self, txn: lmdb.Transaction, epoch: int, write: Write, olds: list[bytes | None]
-    ) -> None:
+    def _write_undo(self, txn: Any, epoch: int, write: Write, olds: list[bytes | None]) -> None:
         chunks = 0
         for start in range(0, len(write.keys), CHUNK):
             part = slice(start, start + CHUNK)
@@ -248,7 +242,7 @@ class LmdbShard(Shard):
             chunks += 1
         txn.put(_EPOCH.pack(write.state, epoch), _COUNT.pack(chunks), db=self._undo)
 
-    def _write_data(self, txn: lmdb.Transaction, write: Write) -> None:
+    def _write_data(self, txn: Any, write: Write) -> None:
         prefix = _STATE.pack(write.state)
         puts = [(prefix + k, v) for k, v in zip(write.keys, write.values, strict=True) if v is not None]
         with txn.cursor(self._data) as cursor:
@@ -263,7 +257,7 @@ class LmdbShard(Shard):
             delete_range(self._env, db, *prefix_range(_STATE.pack(state)))
 
 
-def delete_range(env: Environment, db: object, low: bytes, high: bytes | None, size: int = 50_000) -> None:
+def delete_range(env: Environment, db: Any, low: bytes, high: bytes | None, size: int = 50_000) -> None:
     """Delete keys in [low, high), a bounded number in each transaction so that other writers get their turn."""
     more = True
     while more:

@@ -110,5 +110,3 @@ class Table:
 
     def _write(self, mode: Any, rows: pa.RecordBatch) -> Written:
         return self._store.write([Change(self._def, mode, rows)])
-
-

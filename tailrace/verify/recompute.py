@@ -157,7 +157,7 @@ def _exact_part(values: tuple[Any, ...], floats: list[int]) -> str:
 
 def _alike(a: Any, b: Any) -> bool:
     if a is None or b is None or a == b:
-        return a is b or a == b
+        return bool(a is b or a == b)
     if a != a or b != b:
-        return a != a and b != b
+        return bool(a != a and b != b)
     return bool(abs(a - b) <= TOLERANCE * max(abs(a), abs(b)))

@@ -98,15 +98,11 @@ class View:
             for shard in self._shards(values):
                 wanted.setdefault(shard, []).append(key)
         found: dict[bytes, bytes] = {}
-        for part in self._read_all(
-            sorted(wanted), lambda shard, s: s.get_many(self._def.state, wanted[shard])
-        ):
+        for part in self._read_all(sorted(wanted), lambda shard, s: s.get_many(self._def.state, wanted[shard])):
             found.update(part)
         return self._table([found[k] for k in encoded if k in found])
 
-    def scan(
-        self, prefix: Any = None, *, start: Any = None, stop: Any = None, limit: int | None = None
-    ) -> pa.Table:
+    def scan(self, prefix: Any = None, *, start: Any = None, stop: Any = None, limit: int | None = None) -> pa.Table:
         """Rows in key order: all, those whose key begins with `prefix`, or those with start <= key < stop.
 
         `prefix`, `start` and `stop` are values of the first key columns (a tuple for several). A view
@@ -114,7 +110,9 @@ class View:
         """
         low, high = self._bounds(prefix, start, stop)
         entries: list[tuple[bytes, bytes]] = []
-        for part in self._read_all(range(self._store.shards), lambda _, s: _collect(s, self._def.state, low, high, limit)):
+        for part in self._read_all(
+            range(self._store.shards), lambda _, s: _collect(s, self._def.state, low, high, limit)
+        ):
             entries += part
         if self._def.key is None:
             return self._bag([value for _, value in entries], limit)

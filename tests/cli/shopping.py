@@ -10,9 +10,7 @@ from typer.testing import CliRunner, Result
 
 from tailrace.cli import app
 
-ORDERS = (
-    "CREATE TABLE orders (id BIGINT PRIMARY KEY, cust BIGINT, price DECIMAL(12,2), note STRING, day DATE)"
-)
+ORDERS = "CREATE TABLE orders (id BIGINT PRIMARY KEY, cust BIGINT, price DECIMAL(12,2), note STRING, day DATE)"
 LINES = "CREATE TABLE lines (id BIGINT, line INT, price DOUBLE, data BINARY, PRIMARY KEY (id, line))"
 SPEND = """CREATE MATERIALIZED VIEW spend AS
     SELECT cust, SUM(price) AS total, COUNT(*) AS n FROM orders GROUP BY cust"""

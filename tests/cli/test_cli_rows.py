@@ -126,9 +126,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("command", "error", "said"), BAD, ids=[" ".join(c[0]) for c in BAD])
-def test_bad_input_is_told_and_changes_nothing(
-    shop: Tailrace, command: list[str], error: str, said: str
-) -> None:
+def test_bad_input_is_told_and_changes_nothing(shop: Tailrace, command: list[str], error: str, said: str) -> None:
     found = shop.error(*command)
     assert found["error"] == error
     assert said in found["message"]

@@ -6,7 +6,8 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,9 +17,7 @@ from pyspark.sql import SparkSession
 from shopping import SPEND, Tailrace
 
 
-def test_a_session(
-    shop: Tailrace, spark: SparkSession, file: Callable[[str, str], Path], tmp_path: Path
-) -> None:
+def test_a_session(shop: Tailrace, spark: SparkSession, file: Callable[[str, str], Path], tmp_path: Path) -> None:
     shop("put", "orders", '{"id": 1, "cust": 7, "price": "9.50"}')
     shop("sql", SPEND)
     shop("load", "orders", file("a.csv", "id,cust,price\n2,7,0.5\n3,8,1\n"))
@@ -102,9 +101,14 @@ def corrupt(path: Path) -> None:
 # as a shell runs it
 
 
-def tailrace(*args: object) -> subprocess.Popen[str]:
+@contextmanager
+def tailrace(*args: object) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "tailrace", *map(str, args)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_errors_of_a_real_process_are_one_line(tmp_path: Path) -> None:

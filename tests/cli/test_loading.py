@@ -56,9 +56,7 @@ JSON = (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "content"), [("a.csv", CSV), ("a.jsonl", JSON), ("a.ndjson", JSON), ("a.json", JSON)]
-)
+@pytest.mark.parametrize(("name", "content"), [("a.csv", CSV), ("a.jsonl", JSON), ("a.ndjson", JSON), ("a.json", JSON)])
 def test_every_type_is_read(table: tr.Table, file: File, name: str, content: str) -> None:
     assert load(table, [file(name, content)]) == 1
     assert rows(table) == [ROW]

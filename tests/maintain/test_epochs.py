@@ -22,7 +22,9 @@ from tailrace.store.pins import pinned
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
     with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
         database.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT)")
-        database.sql("CREATE MATERIALIZED VIEW t AS SELECT g, SUM(v) AS s, COUNT(*) AS n, MIN(v) AS lo FROM a GROUP BY g")
+        database.sql(
+            "CREATE MATERIALIZED VIEW t AS SELECT g, SUM(v) AS s, COUNT(*) AS n, MIN(v) AS lo FROM a GROUP BY g"
+        )
         database.sql("CREATE MATERIALIZED VIEW f AS SELECT id, v FROM a WHERE v > 1")
         database.sql("CREATE MATERIALIZED VIEW u AS SELECT s, COUNT(*) AS n FROM t GROUP BY s")
         yield database
@@ -168,7 +170,9 @@ def test_an_epoch_that_fails_commits_nothing_and_is_tried_again(
     fill(db, 0)
     db.refresh()
     before = committed(db._store)
-    db.sql("CREATE MATERIALIZED VIEW bad AS SELECT id, raise_error(CAST(v AS STRING)) IS NULL AS x FROM a WHERE v = 999")
+    db.sql(
+        "CREATE MATERIALIZED VIEW bad AS SELECT id, raise_error(CAST(v AS STRING)) IS NULL AS x FROM a WHERE v = 999"
+    )
     db.table("a").put({"id": 1, "g": 1, "v": 999})
     with pytest.raises(EpochFailed) as error:
         db.refresh()

@@ -50,9 +50,7 @@ def test_key(sql: str, key: tuple[str, ...] | None) -> None:
 def test_a_view_over_a_view_is_planned_with_it() -> None:
     sketch = Sketch()
     sketch.view("spend", "select cust, sum(price) as total from orders group by cust")
-    node = sketch.plan(
-        "select c.name, s.total from spend s join customers c on s.cust = c.cust where s.cust > 3"
-    )
+    node = sketch.plan("select c.name, s.total from spend s join customers c on s.cust = c.cust where s.cust > 3")
     assert {n.table for n in walk(node) if hasattr(n, "table")} == {"orders", "customers"}
 
 

@@ -48,9 +48,7 @@ def test_every_rewrite_says_what_it_does_with_an_example() -> None:
 
 def test_views_that_say_the_same_have_one_fingerprint() -> None:
     sketch = Sketch()
-    one = sketch.plan(
-        "select o.cust c, sum(o.price) s from orders o where o.day > date'2026-01-01' group by o.cust"
-    )
+    one = sketch.plan("select o.cust c, sum(o.price) s from orders o where o.day > date'2026-01-01' group by o.cust")
     two = sketch.plan(
         "with recent as (select * from orders where DAY > DATE '2026-01-01')"
         " select x.cust, SUM( x.price ) from (select cust, price from recent) x group by 1"

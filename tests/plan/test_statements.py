@@ -49,9 +49,7 @@ def test_create_table_with_a_composite_key() -> None:
 
 
 def test_create_view_keeps_the_text_of_its_query() -> None:
-    made = one(
-        "-- hi\nCREATE MATERIALIZED VIEW IF NOT EXISTS Spend AS\n  SELECT  cust\n  FROM orders -- all\n;"
-    )
+    made = one("-- hi\nCREATE MATERIALIZED VIEW IF NOT EXISTS Spend AS\n  SELECT  cust\n  FROM orders -- all\n;")
     assert isinstance(made, CreateView)
     assert (made.name, made.if_not_exists, made.or_replace) == ("spend", True, False)
     assert made.query_sql == "SELECT  cust\n  FROM orders"

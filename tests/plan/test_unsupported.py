@@ -33,7 +33,5 @@ def test_unsupported(case: Case) -> None:
 )
 def test_deterministic_forms_are_accepted(sql: str) -> None:
     sketch = Sketch()
-    sketch.typer.types = lambda columns, expressions: [
-        "int" if "=" not in e else "boolean" for e in expressions
-    ]
+    sketch.typer.types = lambda columns, expressions: ["int" if "=" not in e else "boolean" for e in expressions]
     sketch.build(sql)

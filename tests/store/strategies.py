@@ -46,9 +46,7 @@ def present(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return st.booleans()
     if pa.types.is_floating(kind):
         width = 32 if kind == pa.float32() else 64
-        return st.sampled_from([0.0, -0.0, float("nan"), float("inf"), float("-inf")]) | st.floats(
-            width=width
-        )
+        return st.sampled_from([0.0, -0.0, float("nan"), float("inf"), float("-inf")]) | st.floats(width=width)
     if pa.types.is_decimal(kind):
         most = 10**kind.precision - 1
         numbers = st.integers(-most, most) | st.integers(-min(300, most), min(300, most))

@@ -125,9 +125,7 @@ def test_deltas_hold_both_images(store: Store) -> None:
     items.put({"id": 1, "v": 2})
     items.delete(1)
     end = store.newest_cut()
-    assert delta(store, start, end) == sorted(
-        [(1, None, 1, 1), (1, None, 1, -1), (1, None, 2, 1), (1, None, 2, -1)]
-    )
+    assert delta(store, start, end) == sorted([(1, None, 1, 1), (1, None, 1, -1), (1, None, 2, 1), (1, None, 2, -1)])
     assert store.touched(start, end) == {ITEMS.id: 3}
 
 

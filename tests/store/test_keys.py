@@ -100,9 +100,7 @@ def test_slices_and_chunks_make_no_difference(data: st.DataObject) -> None:
     assert codec.encode(chunks).to_pylist() == encoded(kinds, rows)
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
-)
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
 def test_other_layouts_of_strings(kind: pa.DataType) -> None:
     texts = pa.array(["a", None, "b\0", "\1"])
     codec = KeyCodec([pa.string()])

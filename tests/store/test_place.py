@@ -45,14 +45,10 @@ def random_column(kind: pa.DataType, source: random.Random) -> pa.Array:
         numbers = np.array([w % (2 * span) - span for w in wide], f"<i{size}")
         return pa.array(numbers, mask=mask).cast(kind)
     size = kind.bit_width // 8
-    raw = np.frombuffer(
-        b"".join(w.to_bytes(16, "little")[:size] for w in wide), kind.to_pandas_dtype()
-    ).copy()
+    raw = np.frombuffer(b"".join(w.to_bytes(16, "little")[:size] for w in wide), kind.to_pandas_dtype()).copy()
     if pa.types.is_floating(kind):
         raw[:4] = [0.0, -0.0, np.nan, np.inf]
-        raw.view(f"<u{size}")[4:8] = (
-            np.array([np.nan, -np.nan, np.inf, -np.inf], raw.dtype).view(f"<u{size}") + 1
-        )
+        raw.view(f"<u{size}")[4:8] = np.array([np.nan, -np.nan, np.inf, -np.inf], raw.dtype).view(f"<u{size}") + 1
         mask[:8] = False
     return pa.array(raw, mask=mask, from_pandas=False)
 

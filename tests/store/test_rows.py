@@ -106,9 +106,7 @@ def test_what_lies_under_a_null_is_no_part_of_the_row() -> None:
     assert codec.encode(batch).to_pylist() == codec.encode(clean).to_pylist()
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.large_string(), pa.string_view(), pa.large_binary(), pa.binary()], ids=str
-)
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.large_binary(), pa.binary()], ids=str)
 def test_layouts_of_strings(kind: pa.DataType) -> None:
     texts = pa.array(["a", None, "é\0", ""])
     codec = RowCodec(pa.schema({"s": pa.string()}))
@@ -176,9 +174,7 @@ def test_a_row_cut_short_or_run_long_is_corrupt(values: dict[str, Any], data: st
 
 @given(damaged_row, st.data())
 @settings(max_examples=500, deadline=None)
-def test_flipped_bytes_are_corrupt_or_decode_to_something_valid(
-    values: dict[str, Any], data: st.DataObject
-) -> None:
+def test_flipped_bytes_are_corrupt_or_decode_to_something_valid(values: dict[str, Any], data: st.DataObject) -> None:
     codec = RowCodec(DAMAGED)
     [row] = codec.encode(pa.RecordBatch.from_pylist([values], DAMAGED)).to_pylist()
     broken = bytearray(row)
