@@ -50,7 +50,8 @@ class Model:
             table = self.db.table(name)
             arrow = pa.Table.from_pylist(list(rows.values()), schema=schema(table.columns))
             assert multiset(table.scan()) == multiset(arrow), f"table {name}"
-            spark.createDataFrame(arrow).createOrReplaceTempView(name)
+            ddl = ", ".join(f"`{c.name}` {c.type}" for c in table.columns)
+            spark.createDataFrame(arrow, schema=ddl).createOrReplaceTempView(name)
         pending = list(self.db.views())
         while pending:  # a view over views comes after these
             name = pending.pop(0)

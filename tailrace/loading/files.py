@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tailrace.errors import BadFile, BadValue, DataError, NullKey
+from tailrace.errors import BadFile, BadValue, NullKey, UnknownColumn
 from tailrace.store.base import TableDef
 
 
@@ -83,13 +83,14 @@ def own_names(path: Path, table: TableDef, names: Iterable[str], where: str) -> 
     return found
 
 
-def fault(path: Path, error: DataError, place: str, number: int) -> BadFile:
+def fault(path: Path, error: BadValue | NullKey | UnknownColumn, place: str, number: int) -> BadFile:
     """What is wrong with a row, told as a fault of its file: `place` is "line" or "row"."""
     match error:
         case BadValue():
             said = f"{place} {number}, column {error.column!r}: {error.value} does not fit {error.type}"
         case NullKey():
             said = f"{place} {number}: key column {error.column!r} is NULL"
-        case _:
-            said = f"{place} {number}: {str(error).removesuffix('; nothing was written')}"
+        case UnknownColumn():
+            known = f"(it has {error.columns})"
+            said = f"{place} {number}: {error.table!r} has no column {error.column!r} {known}"
     return BadFile(path=str(path), message=said, **{place: number, "column": error.data.get("column")})

@@ -56,12 +56,13 @@ def _fast(table: TableDef, block: bytes) -> pa.RecordBatch | None:
     options = pyarrow.json.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="error")
     reading = pyarrow.json.ReadOptions(block_size=len(block) + 1)
     try:
+        block.decode()
         found = pyarrow.json.read_json(io.BytesIO(block), reading, options).combine_chunks()
         if found.num_rows != sum(1 for line in io.BytesIO(block) if line.strip()):
             return None
         arrays = [_column(found, f.name, f.type) for f in table.schema]
         return to_batch(table, pa.RecordBatch.from_arrays(arrays, schema=table.schema))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, BadValue, NullKey):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, BadValue, NullKey):
         return None
 
 

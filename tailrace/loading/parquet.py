@@ -23,6 +23,7 @@ def read(path: Path, table: TableDef, options: Options) -> Iterator[Piece]:
             names = own_names(path, table, file.schema_arrow.names, "")
             total, before = file.metadata.num_rows, 0
             for batch in file.iter_batches(ROWS):
+                batch.validate(full=True)
                 yield Piece(_converted(path, table, batch.rename_columns(names), before), (before + 1) / (total + 1))
                 before += batch.num_rows
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:

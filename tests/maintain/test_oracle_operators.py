@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,7 @@ FAMILIES: dict[str, list[str]] = {
     "aggregates": [
         "SELECT g, SUM(p) AS s, COUNT(*) AS n, COUNT(h) AS c, AVG(p) AS ap, AVG(n) AS an FROM a GROUP BY g",
         "SELECT g, h, SUM(n) AS s, SUM(x) AS sx, AVG(x) AS ax FROM a GROUP BY g, h",
-        "SELECT g, MIN(p) AS lo, MAX(p) AS hi, MIN(h) AS lh, MAX(h) AS hh, MIN(d) AS ld, MAX(t) AS ht FROM a GROUP BY g",
+        "SELECT g, MIN(p) AS lo, MAX(p) AS hi, MIN(h) AS lh, MAX(h) AS hh, MAX(t) AS ht FROM a GROUP BY g",
         "SELECT g, COUNT(DISTINCT h) AS hs, COUNT(DISTINCT p) AS ps, COUNT(*) AS n FROM a GROUP BY g",
         "SELECT g % 2 AS odd, SUM(p) + COUNT(*) AS mix, MAX(x) AS mx FROM a GROUP BY g % 2 HAVING COUNT(*) > 1",
         "SELECT d, count_if(b) AS yes, SUM(n) FILTER (WHERE b) AS bs, bool_or(b) AS any_b FROM a GROUP BY d",
@@ -81,7 +83,7 @@ def build(db: tr.Database, views: list[str]) -> None:
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Any:
-    database = tr.open(tmp_path / "store", spark=spark)
+    database = tr.open(tmp_path / "store", spark=spark, map_size=1 << 30)
     database.sql(f"CREATE TABLE a (id INT PRIMARY KEY, {WIDE})")
     database.sql(f"CREATE TABLE c (id INT, tag STRING, {WIDE}, PRIMARY KEY (id, tag))")
     database.sql(f"CREATE TABLE e (id INT PRIMARY KEY, {WIDE})")
@@ -100,8 +102,8 @@ def test_oracle_equals_recompute(db: tr.Database, family: str, spread: bool) -> 
         random_step(rng, model, rng.choice("ace"), 12)
     build(db, FAMILIES[family])
     model.check()
-    for _ in range(5):
-        for _ in range(rng.randrange(1, 12)):
+    for _ in range(3):
+        for _ in range(rng.randrange(1, 15)):
             random_step(rng, model, rng.choice("aaacce"), 12)
         db.refresh()
         model.check()
@@ -109,3 +111,7 @@ def test_oracle_equals_recompute(db: tr.Database, family: str, spread: bool) -> 
         model.delete(name, [k if len(k) > 1 else k[0] for k in model.tables[name]])
     db.refresh()
     model.check()
+    for frame in filter(None, db._epochs._frames.values()):
+        with redirect_stdout(StringIO()) as plan:
+            frame.explain()
+        assert "Exchange" not in plan.getvalue(), "Spark would answer a shuffle from the files of an earlier epoch"
