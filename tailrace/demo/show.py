@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,15 +18,18 @@ from tailrace import loading, text
 from tailrace.commands import output
 from tailrace.database import Database
 from tailrace.demo.data import TABLES, generate
-from tailrace.demo.stream import Applied, Measured, percentile, stream
+from tailrace.demo.stream import Applied, Measured, percentile, stream, warm
 from tailrace.demo.views import EXAMPLES, Example
 from tailrace.errors import StoreError
 from tailrace.verify.recompute import Report
+
+QUICK = "-XX:TieredStopAtLevel=1"  # so short a run is better off with code compiled quickly than well
 
 
 def run(*, scale: float, seconds: float, rate: int, directory: Path | None) -> bool:
     """Show everything; whether every view was verified."""
     began = time.monotonic()
+    os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK)
     with _place(directory) as place:
         show = Show(output.console())
         show.say("[bold]Tailrace[/bold] keeps SQL views fresh while the rows under them change.")
@@ -117,10 +121,16 @@ class Show:
             "   another reads views. An epoch takes what was written since the last, for all views at once.",
         )
         with self._bar() as progress:
-            task = progress.add_task("streaming", total=seconds)
+            task = progress.add_task("first epoch", total=seconds)
+            first = warm(db)
+            self.say(
+                f"   epoch {first.number:>3}  {first.operations:>6,} operations  {first.seconds:5.2f} s"
+                "  [dim]the first one: Spark compiles the plans, which later epochs use again[/dim]"
+            )
+            progress.update(task, description="streaming")
 
             def tell(applied: Applied, so_far: float) -> None:
-                progress.console.print(_line(applied))
+                self.say(_line(applied))
                 progress.update(task, completed=min(so_far, seconds))
 
             return stream(db, files, seconds, rate, tell)

@@ -80,11 +80,12 @@ class Compiler:
     tables: Mapping[int, TableDef]
     touched: frozenset[int] | None  # ids of tables with changes; None: every table
     states: Mapping[str, int]
-    small: bool
+    tasks: int  # of a stage: a divisor of the number of shards, each task having its share of them; 1: no shuffle
     reusable: bool = False
 
     def __post_init__(self) -> None:
-        self.reusable = self.small and not self.blank and self.handed.fixed is None
+        self.small = self.tasks == 1
+        self.reusable = self.small
         self._deltas: dict[str, Placed | None] = {}
 
     def sinks(self, views: Sequence[ViewSink]) -> DataFrame | None:
@@ -320,7 +321,7 @@ class Compiler:
         return frame if there else self._shuffle(frame)
 
     def _shuffle(self, frame: DataFrame) -> DataFrame:
-        return frame if self.small else frame.repartitionById(self.shards, F.col(SHARD))
+        return frame if self.small else frame.repartitionById(self.tasks, F.expr(f"pmod({SHARD}, {self.tasks})"))
 
     def _run(self, frame: DataFrame, rule: Rule, schema: str | None = None) -> DataFrame:
         store, handed = self.store, self.handed

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -65,6 +65,22 @@ class Maintained:
     states: Mapping[str, int]
 
 
+class Frame(NamedTuple):
+    """What applies an epoch to all views, and whether Spark may run the very same plan again."""
+
+    frame: DataFrame | None
+    reusable: bool
+
+
+def _tasks(shards: int, spark: SparkSession) -> int:
+    """Tasks per stage: as many as there are cores, but each shard wholly in one task."""
+    try:
+        cores = spark.sparkContext.defaultParallelism
+    except PySparkException:  # Spark Connect has no context
+        return shards
+    return max(t for t in range(1, shards + 1) if shards % t == 0 and (t <= max(cores, 2) or t == 2))
+
+
 def committed(store: Store) -> Committed:
     found = store.document("committed")
     if found is None:
@@ -83,7 +99,7 @@ class Epochs:
         self, store: Store, spark: Callable[[], SparkSession], largest: int = LARGEST, small: int = SMALL
     ) -> None:
         self._store, self._spark, self._largest, self.small = store, spark, largest, small
-        self._frames: dict[tuple[tuple[int, ...], frozenset[int] | None], DataFrame | None] = {}
+        self._frames: dict[tuple[tuple[int, ...], frozenset[int] | None, int], Frame] = {}
 
     def refresh(self, maintained: Maintained, progress: Callable[[Epoch], None] | None = None) -> Epoch:
         """Bring all views to the newest cut there is now: one epoch, or several if one would be too large."""
@@ -134,38 +150,43 @@ class Epochs:
     def _work(self, work: Assignment, maintained: Maintained, touched: frozenset[int] | None, operations: int) -> int:
         """Run the job; the number of view rows written."""
         spark = self._spark()
-        spark.conf.set("spark.sql.shuffle.partitions", str(self._store.shards))
+        tasks = 1 if operations <= self.small else _tasks(self._store.shards, spark)
+        spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
         try:
-            frame = self._frame(hand_out(spark, work), work.blank, maintained, touched, operations <= self.small)
+            frame = self._frame(hand_out(spark, work), work.blank, maintained, touched, tasks)
             return sum(row.rows for row in frame.collect()) if frame is not None else 0
         except PySparkException as error:
             raise EpochFailed(epoch=work.epoch, reason=reason(error)) from error
 
     def _frame(
-        self, handed: Handed, blank: bool, maintained: Maintained, touched: frozenset[int] | None, small: bool
+        self, handed: Handed, blank: bool, maintained: Maintained, touched: frozenset[int] | None, tasks: int
     ) -> DataFrame | None:
-        """The job's frame: one made before for the same views and tables, if that can be run again."""
-        plan = (tuple(view.state for view in maintained.views), touched)
-        if small and not blank and plan in self._frames:
-            return self._frames[plan]
-        compiler = Compiler(
-            self._spark(),
-            self._store.path,
-            self._store.nodes,
-            self._store.shards,
-            handed,
-            blank,
-            maintained.tables,
-            touched,
-            maintained.states,
-            small,
-        )
-        frame = compiler.sinks(maintained.views)
-        if compiler.reusable:
-            while len(self._frames) >= REUSED:
-                self._frames.pop(next(iter(self._frames)))
-            self._frames[plan] = frame
-        return frame
+        """The job's frame: one made before for the same views and tables, if there is.
+
+        A frame with a shuffle is wrapped: Spark then plans it anew instead of answering from the files of the
+        epoch before.
+        """
+        plan = (tuple(view.state for view in maintained.views), touched, tasks)
+        kept = self._frames.get(plan)
+        if kept is None:
+            compiler = Compiler(
+                self._spark(),
+                self._store.path,
+                self._store.nodes,
+                self._store.shards,
+                handed,
+                blank,
+                maintained.tables,
+                touched,
+                maintained.states,
+                tasks,
+            )
+            kept = Frame(compiler.sinks(maintained.views), compiler.reusable)
+            if not blank and handed.fixed is None:
+                while len(self._frames) >= REUSED:
+                    self._frames.pop(next(iter(self._frames)))
+                self._frames[plan] = kept
+        return kept.frame if kept.frame is None or kept.reusable else kept.frame.alias("again")
 
     def keep(self, committed_epoch: int) -> int:
         """The newest epoch whose undo records nobody needs: readers may be at the committed or a pinned one."""

@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tailrace.plan.arrangements import WIDE
 from tailrace.plan.nodes import Aggregate, Call
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -78,7 +79,9 @@ class Slots:
 
     def _total(self, position: int, *, average: bool) -> str:
         kind, column = self._type(position), f"_{position}"
-        if found := _DECIMAL.fullmatch(kind):
+        if (found := _DECIMAL.fullmatch(kind)) and int(found[1]) > WIDE:
+            return self._wide_total(column, int(found[2]))
+        if found:
             times = f"CAST({column} * CAST(_weight AS DECIMAL(9,0)) AS DECIMAL(38,{found[2]}))"
             signed = f"CASE WHEN _weight = 1 THEN {column} WHEN _weight = -1 THEN -{column} ELSE {times} END"
             kind = f"decimal(38,{found[2]})"
@@ -91,6 +94,16 @@ class Slots:
         if position not in self.floats:
             self.floats.append(position)
         return f"f{self.floats.index(position)}"
+
+    def _wide_total(self, column: str, scale: int) -> str:
+        """Σ floor(x) + Σ (x - floor(x)): neither part overflows before Spark's own sum would."""
+        parts = []
+        for part, kind in (
+            (f"floor({column})", "decimal(38,0)"),
+            (f"({column} - floor({column}))", f"decimal(38,{scale})"),
+        ):
+            parts.append(self._sum(Contribution(f"CAST({part} * CAST(_weight AS DECIMAL(9,0)) AS {kind})", kind)))
+        return f"({parts[0]} + {parts[1]})"
 
     def _value(self, position: int, *, ends: bool) -> int:
         if position not in self.values:

@@ -21,6 +21,8 @@ RuleName = Literal["additive", "extreme", "distinct", "generic"]
 
 # Digits of a decimal up to which neither Spark's own sum nor value times weight can overflow 38 digits.
 WIDE = 28
+# Digits after the point up to which a wider decimal is summed in two parts, whole and fraction.
+SPLIT = 6
 # Digits of a decimal up to which sum / count keeps every digit that Spark's AVG shows.
 AVERAGED = 18
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -121,4 +123,7 @@ def _adds(call: Call, kind: str) -> bool:
     found = _DECIMAL.match(kind)
     if found is None:
         return False
-    return int(found[1]) <= (WIDE if call.function == "sum" else AVERAGED)
+    digits, scale = int(found[1]), int(found[2])
+    if call.function == "sum":
+        return digits <= WIDE or 1 <= scale <= SPLIT
+    return digits <= AVERAGED
