@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -58,4 +57,3 @@ def tailrace(
 def main() -> None:
     """The `tailrace` console script."""
     app()
-    sys.exit(0)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tailrace.errors import Closed, NotAStore
 from tailrace.maintain.epochs import LARGEST, Epoch, Epochs, Maintained, committed
-from tailrace.maintain.lock import held
+from tailrace.maintain.lock import PATIENCE, held
 from tailrace.statements import Runner
 from tailrace.status import Status, status
 from tailrace.store import lmdb
@@ -65,7 +65,7 @@ class Database:
         self._catalog = Catalog(store)
         self._given, self._session = spark, None
         self._epochs = Epochs(store, lambda: self.spark, max_epoch)
-        self._guard = threading.RLock()
+        self._guard = threading.Lock()  # of the session; epochs and catalog changes have the store's own locks
         self._stop = threading.Event()
         self._closed = False
 
@@ -137,7 +137,7 @@ class Database:
             return self._refresh(progress)
 
     def _refresh(self, progress: Callable[[Epoch], None] | None = None) -> Epoch:
-        with self._guard, held(self.path, "epoch", patience=60):
+        with held(self.path, "epoch", patience=PATIENCE):
             return self._epochs.refresh(self.maintained(), progress)
 
     def maintained(self) -> Maintained:

@@ -44,15 +44,11 @@ def print_rows(table: pa.Table, *, as_json: bool) -> None:
     """Rows, as a JSON array with one object a line, or as a table for people."""
     names = table.schema.names
     if as_json:
-        print("[", end="")
-        for number, row in enumerate(records(table)):
-            print(
-                "," if number else "",
-                text.to_json(dict(zip(names, row, strict=True))),
-                sep="\n" if number else "",
-                end="",
-            )
-        print("]")
+        before = "["
+        for row in records(table):
+            print(before, text.to_json(dict(zip(names, row, strict=True))), sep="", end="")
+            before = ",\n "
+        print("]" if table.num_rows else "[]")
         return
     show(names, (map(text.shown, row) for row in records(table.slice(0, SHOWN))), _numbers(table.schema))
     if table.num_rows > SHOWN:

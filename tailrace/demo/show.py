@@ -125,7 +125,7 @@ class Show:
             first = warm(db)
             self.say(
                 f"   epoch {first.number:>3}  {first.operations:>6,} operations  {first.seconds:5.2f} s"
-                "  [dim]the first one: Spark compiles the plans, which later epochs use again[/dim]"
+                "  [dim]the first: Spark compiles the plans[/dim]"
             )
             progress.update(task, description="streaming")
 
@@ -187,8 +187,7 @@ class Show:
 def _line(applied: Applied) -> str:
     epoch = applied.epoch
     return (
-        f"   epoch {epoch.number:>3}  {epoch.operations:>6,} operations  {epoch.seconds:5.2f} s"
-        f"  {epoch.rate:>7,.0f}/s  {epoch.view_rows:>6,} view rows"
+        f"   epoch {epoch.number:>3}  {epoch.operations:>6,} operations  {epoch.seconds:5.2f} s  {epoch.rate:>6,.0f}/s"
         f"  lag {applied.lag_operations:>6,} operations, {applied.lag_seconds:.2f} s"
     )
 

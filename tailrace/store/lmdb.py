@@ -310,6 +310,8 @@ class LmdbStore(Store):
         for node, offset in enumerate(cut.offsets):
             delete_range(self._base, self._log, log.log_key(node, 0), log.log_key(node, offset), size=2_000)
         delete_range(self._base, self._transactions, _NUMBER.pack(0), _NUMBER.pack(cut.transaction), size=20_000)
+        for environment in [self._base, *(e for e, _ in self._shards.values())]:
+            environment.handle.reader_check()  # a killed reader would keep freed pages from being used again
 
     def drop_rows(self, table: TableDef) -> None:
         delete_range(self._base, self._rows, *prefix_range(struct.pack(">I", table.id)))

@@ -1,4 +1,4 @@
-"""Random schemas, data, operations and epoch borders: views equal recomputation, and where epochs fall changes nothing."""
+"""Random schemas, data and operations: views equal recomputation, and where epochs fall changes nothing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class Schema:
         totals = "".join(f", SUM({n}) AS s{n}, AVG({n}) AS a{n}" for n in summed)
         keys = ", ".join(self.key)
         return [
-            f"SELECT {g}, COUNT(*) AS n, MIN({x}) AS lo, MAX({x}) AS hi, COUNT(DISTINCT {x}) AS d{totals} FROM t GROUP BY {g}",
+            f"SELECT {g}, COUNT(*) AS n, MIN({x}) AS lo, MAX({x}) AS hi, COUNT(DISTINCT {x}) AS d{totals} "
+            f"FROM t GROUP BY {g}",
             f"SELECT {keys}, {x} FROM t WHERE {g} IS NOT NULL",
             f"SELECT {x}, {g} FROM t",
             f"SELECT DISTINCT {x} FROM t",
