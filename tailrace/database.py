@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -66,7 +68,7 @@ class Database:
         self._given, self._session = spark, None
         self._epochs = Epochs(store, lambda: self.spark, max_epoch)
         self._guard = threading.Lock()  # of the session; epochs and catalog changes have the store's own locks
-        self._stop = threading.Event()
+        self._asked_to_stop = False
         self._closed = False
 
     @property
@@ -160,17 +162,24 @@ class Database:
         another thread, or when `until()` is true.
         """
         self._check()
-        self._stop.clear()
-        with held(self.path, "runner"), _stopping(self._stop):
-            while not self._stop.is_set() and not (until and until()):
+        self._asked_to_stop = False
+        _ = self.spark  # Spark takes SIGINT for itself when it starts, so it starts before we do
+        with held(self.path, "runner"), _signals(self.stop):
+            while not self._asked_to_stop and not (until and until()):
                 epoch = self._refresh()
                 if progress and epoch.operations:
                     progress(epoch)
-                self._stop.wait(interval)
+                self._pause(interval)
+
+    def _pause(self, seconds: float) -> None:
+        """Sleep in short pieces: a signal may come while this thread holds no lock at all."""
+        end = time.monotonic() + seconds
+        while not self._asked_to_stop and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.05))
 
     def stop(self) -> None:
-        """End a `run` in another thread after the epoch under way."""
-        self._stop.set()
+        """End a `run` after the epoch under way; from another thread or a signal handler."""
+        self._asked_to_stop = True
 
     def verify(self, view: str) -> Report:
         """Recompute a view by Spark SQL at its cut and compare, as multisets."""
@@ -190,7 +199,7 @@ class Database:
         """Close the store. The Spark session, which may have other users, stays."""
         if not self._closed:
             self._closed = True
-            self._stop.set()
+            self.stop()
             self._store.close()
 
     def __enter__(self) -> Database:
@@ -209,20 +218,15 @@ class Database:
             raise Closed(path=self.path)
 
 
-class _stopping:  # noqa: N801
+@contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
     """Turn SIGINT and SIGTERM into a request to stop, where signals can be had: in the main thread."""
-
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-    def __init__(self, stop: threading.Event) -> None:
-        self._stop = stop
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            for number in self.SIGNALS:
-                self._before[number] = signal.signal(number, lambda *_: self._stop.set())
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {n: signal.signal(n, lambda *_: stop()) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
             signal.signal(number, handler)

@@ -20,7 +20,7 @@ from tailrace import types
 from tailrace.delta import WEIGHT, column, firsts, group_ids, sum_by
 from tailrace.maintain import exact, extremes
 from tailrace.maintain.extremes import Values
-from tailrace.maintain.stage import Before, sorted_writes
+from tailrace.maintain.stage import Before
 from tailrace.store.base import Write
 from tailrace.store.clip import PART, clip
 from tailrace.store.keys import KeyCodec
@@ -83,7 +83,10 @@ class Accumulate:
         encoded = codec.encode(new).to_pylist()
         news = [row if alive else None for row, alive in zip(encoded, there.tolist(), strict=True)]
         olds = [found.get(k) for k in keys]
-        writes.append(_changed(sorted_writes(self.state, groups, news, olds)))
+        changed = [i for i, (row, was_) in enumerate(zip(news, olds, strict=True)) if row != was_]
+        writes.append(
+            Write.of(self.state, [keys[i] for i in changed], [news[i] for i in changed], [olds[i] for i in changed])
+        )
         was = np.array([k in found for k in keys], dtype=bool)
         names = (
             pa.table(
@@ -185,12 +188,3 @@ def _summed(ids: np.ndarray, count: int, old: pa.Array, delta: pa.ChunkedArray) 
 def _decoded(values: Values, stored: pa.Array) -> pa.Array:
     null = values.codec.encode(pa.table({"x": pa.nulls(1, types.arrow(values.type))}))[0].as_py()
     return values.codec.decode([v if v is not None else null for v in stored.to_pylist()]).column(0)
-
-
-def _changed(write: Write) -> Write:
-    """Without the entries that stay as they were."""
-    kept = [i for i, (new, old) in enumerate(zip(write.values, write.olds or [], strict=True)) if new != old]
-    if len(kept) == len(write.keys):
-        return write
-    olds = write.olds or []
-    return Write(write.state, [write.keys[i] for i in kept], [write.values[i] for i in kept], [olds[i] for i in kept])

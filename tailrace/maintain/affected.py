@@ -19,7 +19,7 @@ from tailrace import types
 from tailrace.delta import WEIGHT, column
 from tailrace.maintain.arranged import Arranged
 from tailrace.maintain.sinks import net_rows, positional
-from tailrace.maintain.stage import Before, sorted_writes
+from tailrace.maintain.stage import Before
 from tailrace.store.base import Write
 from tailrace.store.clip import clip
 from tailrace.store.keys import KeyCodec
@@ -100,10 +100,7 @@ class Outputs:
         come = [new for i in changed if (new := news[i]) is not None]
         table = pa.Table.from_batches([codec.decode(away + come)])
         weights = pa.array([-1] * len(away) + [1] * len(come), pa.int64())
-        write = sorted_writes(
-            self.state,
-            keys.take(pa.array(changed, pa.int64())),
-            [news[i] for i in changed],
-            [olds[i] for i in changed],
+        write = Write.of(
+            self.state, [listed[i] for i in changed], [news[i] for i in changed], [olds[i] for i in changed]
         )
         return table.append_column(WEIGHT, weights), [write]

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.delta import WEIGHT, column
-from tailrace.errors import Corrupt
-from tailrace.maintain.sinks import net_rows, positional
-from tailrace.maintain.stage import Before, sorted_writes
+from tailrace.maintain.sinks import keyed_write, net_rows, positional, weighted_write
+from tailrace.maintain.stage import Before
 from tailrace.store.base import Write
 from tailrace.store.clip import PART, clip, digest
 from tailrace.store.keys import KeyCodec
@@ -28,10 +27,10 @@ from tailrace.store.rows import RowCodec
 from tailrace.store.shards import prefix_range
 from tailrace.types import Column
 
-_WEIGHT = struct.Struct("<q")
+ONE = pa.scalar(struct.pack("<q", 1), pa.large_binary())  # the weight of a row with a key
 
 
-def join_bytes(left: pa.LargeBinaryArray, right: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+def join_bytes(left: pa.LargeBinaryArray | pa.Scalar, right: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     return pc.binary_join_element_wise(left, right, pa.scalar(b"", pa.large_binary()))
 
 
@@ -89,28 +88,9 @@ class Arranged:
 
     def writes(self, net: Net, keys: pa.LargeBinaryArray, before: Before) -> Write:
         """What the entries of the delta's rows become."""
-        listed = keys.to_pylist()
-        if self.key is not None:
-            return self._keyed_writes(listed, net)
-        olds = before.get_many(self.state, listed)
-        news: list[bytes | None] = []
-        for key, row, change in zip(listed, net.rows.to_pylist(), net.weights.tolist(), strict=True):
-            old = olds.get(key)
-            total = (_WEIGHT.unpack_from(old)[0] if old else 0) + change
-            if total < 0:
-                raise Corrupt(where=f"state {self.state}", reason="a row was taken away more often than added")
-            news.append(_WEIGHT.pack(total) + row if total else None)
-        return sorted_writes(self.state, keys, news, [olds.get(k) for k in listed])
-
-    def _keyed_writes(self, keys: list[bytes], net: Net) -> Write:
-        """With a key, what the delta takes away is what was there: no need to read it."""
-        one = _WEIGHT.pack(1)
-        news: dict[bytes, bytes | None] = {}
-        olds: dict[bytes, bytes | None] = {}
-        for key, row, change in zip(keys, net.rows.to_pylist(), net.weights.tolist(), strict=True):
-            (news if change > 0 else olds)[key] = one + row
-        ordered = sorted(news.keys() | olds.keys())
-        return Write(self.state, ordered, [news.get(k) for k in ordered], [olds.get(k) for k in ordered])
+        if self.key is None:
+            return weighted_write(self.state, keys.to_pylist(), net.rows.to_pylist(), net.weights, before)
+        return keyed_write(self.state, keys, join_bytes(ONE, net.rows), net.weights)
 
     def fetch(self, groups: list[bytes], before: Before) -> Net:
         """All rows of these groups as they were before the epoch."""

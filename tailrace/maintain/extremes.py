@@ -20,7 +20,7 @@ from tailrace import types
 from tailrace.delta import Indices, firsts, group_ids, sum_by
 from tailrace.errors import Corrupt
 from tailrace.maintain.arranged import join_bytes
-from tailrace.maintain.stage import Before, sorted_writes
+from tailrace.maintain.stage import Before
 from tailrace.store.base import Write
 from tailrace.store.clip import PART, clip
 from tailrace.store.keys import KeyCodec
@@ -99,7 +99,7 @@ def move(
         elif not now:
             moved.count[group] -= 1
             moved.gone.setdefault(group, set()).add(key)
-    write = sorted_writes(values.state, distinct, news, [olds.get(k) for k in keys])
+    write = Write.of(values.state, keys, news, [olds.get(k) for k in keys])
     return moved, write
 
 

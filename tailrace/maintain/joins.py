@@ -121,8 +121,8 @@ class _Lonely:
         owners = dict(zip(b_keys.to_pylist(), b.groups.to_pylist(), strict=True))
         gone: dict[bytes, set[bytes]] = {group: set() for group in owners.values()}
         there: set[bytes] = set()
-        for key, value in zip(b_write.keys, b_write.values, strict=True):
-            if value is None:
+        for key, value in zip(b_write.keys.to_pylist(), b_write.values.is_valid().to_pylist(), strict=True):
+            if not value:
                 gone[owners[key]].add(key)
             else:
                 there.add(owners[key])

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tailrace import types
 from tailrace.delta import WEIGHT, column, firsts, group_ids, sum_by
 from tailrace.errors import Corrupt
-from tailrace.maintain.stage import Before, sorted_writes
+from tailrace.maintain.stage import Before
 from tailrace.store.base import Write
 from tailrace.store.clip import clip, digest
 from tailrace.store.keys import KeyCodec
@@ -76,35 +76,46 @@ class Sink:
     def _keyed(self, keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, weights: np.ndarray) -> Write:
         if (np.abs(weights) != 1).any():
             raise Corrupt(where=f"view state {self.state}", reason="a keyed row has a weight other than one")
-        order = pc.sort_indices(keys).to_numpy()
-        listed, values, signs = (
-            keys.take(pa.array(order)).to_pylist(),
-            rows.take(pa.array(order)).to_pylist(),
-            weights[order],
-        )
-        out: list[bytes] = []
-        news: list[bytes | None] = []
-        olds: list[bytes | None] = []
-        for key, row, sign in zip(listed, values, signs.tolist(), strict=True):
-            if not out or out[-1] != key:
-                out.append(key)
-                news.append(None)
-                olds.append(None)
-            side = news if sign > 0 else olds
-            if side[-1] is not None:
-                raise Corrupt(where=f"view state {self.state}", reason="two rows under one key")
-            side[-1] = row
-        return Write(self.state, out, news, olds)
+        return keyed_write(self.state, keys, rows, weights)
 
     def _bag(self, rows: pa.LargeBinaryArray, weights: np.ndarray, before: Before) -> Write:
         listed = rows.to_pylist()
-        keys = [digest(r) for r in listed]
-        olds = before.get_many(self.state, keys)
-        news: list[bytes | None] = []
-        for key, row, change in zip(keys, listed, weights.tolist(), strict=True):
-            old = olds.get(key)
-            total = (_WEIGHT.unpack_from(old)[0] if old else 0) + change
-            if total < 0:
-                raise Corrupt(where=f"view state {self.state}", reason="a row was taken away more often than added")
-            news.append(_WEIGHT.pack(total) + row if total else None)
-        return sorted_writes(self.state, pa.array(keys, pa.large_binary()), news, [olds.get(k) for k in keys])
+        return weighted_write(self.state, [digest(r) for r in listed], listed, weights, before)
+
+
+def keyed_write(state: int, keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, weights: np.ndarray) -> Write:
+    """Each key's row from now on (+1) and until now (-1). What a delta takes away was there: nothing is read."""
+    come, go = pa.array(np.flatnonzero(weights > 0)), pa.array(np.flatnonzero(weights < 0))
+    order = pc.sort_indices(keys.take(come))
+    new_keys, new_rows = keys.take(come).take(order), rows.take(come).take(order)
+    if not len(go):
+        _require_unique(state, new_keys)
+        return Write(state, new_keys, new_rows, pa.nulls(len(new_keys), pa.large_binary()))
+    ids, distinct = group_ids(keys)
+    if len(np.unique(ids[come])) != len(come) or len(np.unique(ids[go])) != len(go):
+        raise Corrupt(where=f"state {state}", reason="two rows under one key")
+    sides = []
+    for picked in (come, go):
+        at = np.full(len(distinct), -1, dtype=np.int64)
+        at[ids[picked]] = picked
+        sides.append(rows.take(pa.array(at, mask=at < 0)))
+    order = pc.sort_indices(distinct)
+    return Write(state, distinct.take(order), sides[0].take(order), sides[1].take(order))
+
+
+def _require_unique(state: int, ordered: pa.LargeBinaryArray) -> None:
+    if len(ordered) > 1 and pc.any(pc.equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1))).as_py():
+        raise Corrupt(where=f"state {state}", reason="two rows under one key")
+
+
+def weighted_write(state: int, keys: list[bytes], rows: list[bytes], changes: np.ndarray, before: Before) -> Write:
+    """Rows that are counted: the weight in front of the row, the entry gone when it is zero."""
+    olds = before.get_many(state, keys)
+    news: list[bytes | None] = []
+    for key, row, change in zip(keys, rows, changes.tolist(), strict=True):
+        old = olds.get(key)
+        total = (_WEIGHT.unpack_from(old)[0] if old else 0) + change
+        if total < 0:
+            raise Corrupt(where=f"state {state}", reason="a row was taken away more often than added")
+        news.append(_WEIGHT.pack(total) + row if total else None)
+    return Write.of(state, keys, news, [olds.get(k) for k in keys])

@@ -65,7 +65,7 @@ def run(batches: Iterator[pa.RecordBatch], rule: Rule, store: str, handed: Hande
 def _step(holder: Shard, delta: pa.Table, rule: Rule, work: Assignment) -> Iterator[pa.RecordBatch]:
     with holder.at(work.epoch - 1) as snapshot:
         out, writes = rule.step(delta, Before(snapshot, work.blank))
-    writes = [w for w in writes if w.keys and w.state not in work.fixed]
+    writes = [w for w in writes if len(w.keys) and w.state not in work.fixed]
     if work.blank:
         writes = [Write(w.state, w.keys, w.values, None) for w in writes]
     if writes:
@@ -88,10 +88,3 @@ def _by_shard(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     ends = [*starts[1:].tolist(), len(shards)]
     for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
         yield number, rest.slice(start, end - start).combine_chunks()
-
-
-def sorted_writes(state: int, keys: pa.LargeBinaryArray, values: list[bytes | None], olds: list[bytes | None]) -> Write:
-    """A `Write` of unique keys, put in key order."""
-    listed = keys.to_pylist()
-    order = sorted(range(len(listed)), key=listed.__getitem__)
-    return Write(state, [listed[i] for i in order], [values[i] for i in order], [olds[i] for i in order])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -23,6 +24,7 @@ SQL_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.ansi.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.autoBroadcastJoinThreshold": "10485760",
 }
@@ -111,6 +113,7 @@ def _start(cores: int | None, memory: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     scratch = Path(tempfile.mkdtemp(prefix="tailrace-"))
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     quiet = scratch / "log4j2.properties"
     quiet.write_text(_LOG4J)
     settings: dict[str, Any] = {

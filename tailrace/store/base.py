@@ -83,16 +83,30 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class Write:
-    """New values for keys of one state in one shard; None deletes. Keys are sorted and unique.
+    """New values for keys of one state in one shard; NULL deletes. Keys are sorted and unique; all are binary arrays.
 
     `olds` is what the keys held before: it becomes the undo record of the epoch. None means that the
     state begins with this epoch: there is nothing to go back to.
     """
 
     state: int
-    keys: list[bytes]
-    values: list[bytes | None]
-    olds: list[bytes | None] | None
+    keys: pa.LargeBinaryArray
+    values: pa.LargeBinaryArray
+    olds: pa.LargeBinaryArray | None
+
+    @classmethod
+    def of(
+        cls,
+        state: int,
+        keys: Sequence[bytes],
+        values: Sequence[bytes | None],
+        olds: Sequence[bytes | None] | None,
+    ) -> Write:
+        """From Python values in any order."""
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        arrays = [pa.array([part[i] for i in order], pa.large_binary()) for part in (keys, values)]
+        undone = None if olds is None else pa.array([olds[i] for i in order], pa.large_binary())
+        return cls(state, arrays[0], arrays[1], undone)
 
 
 class ShardSnapshot(ABC):

@@ -66,9 +66,19 @@ def _known(table: TableDef, row: int, name: str) -> str:
 
 def _cast(array: pa.Array, name: str, wanted: pa.DataType) -> pa.Array:
     try:
-        return array.cast(wanted)
+        cast = array.cast(wanted)
+        if _may_round(array.type, wanted) and cast.cast(array.type) != array:
+            return _by_value(array.to_pylist(), name, wanted)
+        return cast
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return _by_value(array.to_pylist(), name, wanted)
+
+
+def _may_round(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Casts that Arrow calls safe although they drop digits or the time of day."""
+    return (pa.types.is_floating(given) and not pa.types.is_floating(wanted)) or (
+        pa.types.is_timestamp(given) and pa.types.is_date(wanted)
+    )
 
 
 def _from_dicts(table: TableDef, rows: Sequence[Mapping[str, Any]], names: list[str]) -> pa.RecordBatch:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace.errors import SnapshotGone
 from tailrace.store.base import Shard, ShardSnapshot, Write
@@ -229,28 +230,27 @@ class LmdbShard(Shard):
                 alive = cursor.delete() and bool(cursor.key())
         return max(mark.oldest, min(keep, mark.applied))
 
-    def _write_undo(self, txn: Any, epoch: int, write: Write, olds: list[bytes | None]) -> None:
+    def _write_undo(self, txn: Any, epoch: int, write: Write, olds: pa.LargeBinaryArray) -> None:
         chunks = 0
         for start in range(0, len(write.keys), CHUNK):
-            part = slice(start, start + CHUNK)
-            batch = pa.RecordBatch.from_arrays(
-                [pa.array(write.keys[part], pa.large_binary()), pa.array(olds[part], pa.large_binary())],
-                schema=_UNDO,
-            )
-            key = _CHUNK.pack(write.state, epoch, chunks)
-            txn.put(key, batch.serialize().to_pybytes(), db=self._undo)
+            part = [write.keys.slice(start, CHUNK), olds.slice(start, CHUNK)]
+            batch = pa.RecordBatch.from_arrays(part, schema=_UNDO)
+            txn.put(_CHUNK.pack(write.state, epoch, chunks), batch.serialize().to_pybytes(), db=self._undo)
             chunks += 1
         txn.put(_EPOCH.pack(write.state, epoch), _COUNT.pack(chunks), db=self._undo)
 
     def _write_data(self, txn: Any, write: Write) -> None:
-        prefix = _STATE.pack(write.state)
-        puts = [(prefix + k, v) for k, v in zip(write.keys, write.values, strict=True) if v is not None]
+        prefix = pa.scalar(_STATE.pack(write.state), pa.large_binary())
+        keys = pc.binary_join_element_wise(prefix, write.keys, pa.scalar(b"", pa.large_binary()))
+        gone = write.values.is_null()
+        puts = keys, write.values
+        if write.values.null_count:
+            puts = keys.filter(pc.invert(gone)), write.values.drop_null()
         with txn.cursor(self._data) as cursor:
-            cursor.putmulti(puts)
-        if len(puts) < len(write.keys):
-            for key, value in zip(write.keys, write.values, strict=True):
-                if value is None:
-                    txn.delete(prefix + key, db=self._data)
+            cursor.putmulti(zip(puts[0].to_pylist(), puts[1].to_pylist(), strict=True))
+        if write.values.null_count:
+            for key in keys.filter(gone).to_pylist():
+                txn.delete(key, db=self._data)
 
     def drop(self, state: int) -> None:
         for db in (self._data, self._undo, self._marks):

@@ -183,9 +183,9 @@ def entries(store: Store, epoch: int) -> dict[bytes, bytes]:
 
 def test_shards_go_back_to_every_epoch_that_is_kept(store: Store) -> None:
     shard = store.shard(0)
-    shard.apply(1, [Write(7, [b"a", b"b"], [b"1", b"1"], [None, None])], keep=0)
-    shard.apply(2, [Write(7, [b"a", b"c"], [b"2", b"2"], [b"1", None])], keep=1)
-    shard.apply(4, [Write(7, [b"a", b"b"], [None, b"4"], [b"2", b"1"])], keep=1)
+    shard.apply(1, [Write.of(7, [b"a", b"b"], [b"1", b"1"], [None, None])], keep=0)
+    shard.apply(2, [Write.of(7, [b"a", b"c"], [b"2", b"2"], [b"1", None])], keep=1)
+    shard.apply(4, [Write.of(7, [b"a", b"b"], [None, b"4"], [b"2", b"1"])], keep=1)
     assert entries(store, 1) == {b"a": b"1", b"b": b"1"}
     assert entries(store, 2) == entries(store, 3) == {b"a": b"2", b"b": b"1", b"c": b"2"}
     assert entries(store, 4) == entries(store, 9) == {b"b": b"4", b"c": b"2"}
@@ -195,9 +195,9 @@ def test_shards_go_back_to_every_epoch_that_is_kept(store: Store) -> None:
 
 def test_an_epoch_is_applied_once(store: Store) -> None:
     shard = store.shard(0)
-    first = Write(7, [b"a"], [b"1"], [None])
+    first = Write.of(7, [b"a"], [b"1"], [None])
     assert shard.apply(1, [first], keep=0)
-    assert not shard.apply(1, [Write(7, [b"a"], [b"other"], [b"1"])], keep=0)
+    assert not shard.apply(1, [Write.of(7, [b"a"], [b"other"], [b"1"])], keep=0)
     assert entries(store, 1) == {b"a": b"1"}
     assert entries(store, 0) == {}
 
@@ -205,8 +205,8 @@ def test_an_epoch_is_applied_once(store: Store) -> None:
 def test_many_undo_chunks(store: Store) -> None:
     keys = [f"{i:06d}".encode() for i in range(20_000)]
     shard = store.shard(1)
-    shard.apply(1, [Write(3, keys, [b"old"] * len(keys), [None] * len(keys))], keep=0)
-    shard.apply(2, [Write(3, keys[::2], [None] * 10_000, [b"old"] * 10_000)], keep=1)
+    shard.apply(1, [Write.of(3, keys, [b"old"] * len(keys), [None] * len(keys))], keep=0)
+    shard.apply(2, [Write.of(3, keys[::2], [None] * 10_000, [b"old"] * 10_000)], keep=1)
     with shard.at(1) as snapshot:
         assert sum(len(run) for run in snapshot.scan(3)) == 20_000
         assert snapshot.get_many(3, [keys[8], keys[9], b"x"]) == {keys[8]: b"old", keys[9]: b"old"}
