@@ -112,11 +112,13 @@ def _net(batch: pa.RecordBatch, table: TableDef, positions: list[int]) -> pa.Rec
     A node's log has a key's changes in order, and each takes away what the one before added: all
     between the first and the last cancels out.
     """
+    weights = batch.column(WEIGHT).to_numpy()
+    if (weights > 0).all():  # only new rows: each key once
+        return batch
     keys = table.keys.encode([batch.column(positions.index(p)) for p in table.positions], batch.num_rows)
     ids, distinct = group_ids(keys)
     first, last = firsts(ids, len(distinct)), np.empty(len(distinct), dtype=np.int64)
     last[ids] = np.arange(len(ids))
-    weights = batch.column(WEIGHT).to_numpy()
     kept = np.concatenate((first[weights[first] < 0], last[weights[last] > 0]))
     return batch.take(pa.array(np.sort(kept)))
 
