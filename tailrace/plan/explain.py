@@ -24,7 +24,7 @@ from tailrace.plan.zones import Zone, begins_zone, view_place, zones
 _SHORT = 6
 COSTS = {
     "inner": "changed rows, and for each the rows of the other side with its key",
-    "outer": "the keys in the delta, and all rows of both sides with those keys",
+    "outer": "changed rows and their matches, and a whole group when its other side appears or vanishes",
     "additive": "the groups in the delta: their accumulators are added to",
     "extreme": "the values in the delta: the group's first or last value is a seek",
     "distinct": "the values in the delta: each is counted when its first copy comes and its last goes",
@@ -148,7 +148,7 @@ def _rules(node: Join | Aggregate) -> list[str]:
 
 def _rule(node: Join | Aggregate) -> str:
     if isinstance(node, Join):
-        return "bilinear" if node.kind == "inner" else "affected keys"
+        return "bilinear" if node.kind == "inner" else "bilinear, and rows that gain or lose their match"
     return ", ".join(_rules(node)) if not is_generic(node) else "affected groups"
 
 
