@@ -19,7 +19,7 @@ from tailrace.maintain.epochs import LARGEST, Epoch, Epochs, Maintained, committ
 from tailrace.maintain.lock import PATIENCE, held
 from tailrace.statements import Runner
 from tailrace.status import Status, status
-from tailrace.store import lmdb
+from tailrace.store import lmdb, settings
 from tailrace.store.pins import pinned
 from tailrace.store.tables import Table
 from tailrace.verify.recompute import Report, verify
@@ -37,7 +37,7 @@ def open(
     nodes: int = 2,
     shards: int | None = None,
     durable: bool = True,
-    map_size: int = lmdb.MAP_SIZE,
+    map_size: int = settings.MAP_SIZE,
     max_epoch: int = LARGEST,
     spark: SparkSession | None = None,
 ) -> Database:
@@ -54,8 +54,8 @@ def open(
         raise NotAStore(path=str(path), reason="only embedded stores (a directory) can be opened yet")
     empty = not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
     if create and empty:
-        settings = lmdb.Settings(nodes=nodes, shards=shards or 2 * nodes, map_size=map_size, durable=durable)
-        lmdb.create(directory, settings)
+        wanted = settings.Settings(nodes=nodes, shards=shards or 2 * nodes, map_size=map_size, durable=durable)
+        settings.create(directory, wanted)
     return Database(lmdb.LmdbStore(directory), max_epoch, spark)
 
 

@@ -7,17 +7,14 @@ changes; a small epoch has one partition per branch and no shuffle at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from tailrace import types
-from tailrace.delta import SHARD, WEIGHT, column
-from tailrace.maintain import stage
+from tailrace.delta import WEIGHT, column
 from tailrace.maintain.accumulators import Accumulate
 from tailrace.maintain.affected import LIVE, Affected, Outputs
 from tailrace.maintain.arranged import Arranged
@@ -25,17 +22,13 @@ from tailrace.maintain.extremes import Values
 from tailrace.maintain.joins import SIDE, JoinRule, side_column
 from tailrace.maintain.sinks import REPORT_DDL, Sink
 from tailrace.maintain.slots import Slots, plan_slots
-from tailrace.maintain.stage import Rule
+from tailrace.maintain.stages import Stages
 from tailrace.plan import arrangements
 from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, column_of
 from tailrace.plan.zones import placement
-from tailrace.source.assignment import Handed
 from tailrace.source.frames import table_delta, table_totals
 from tailrace.source.totals import Total, Totals
 from tailrace.store.base import TableDef
-
-HASH_OF_NOTHING = 42  # Spark's hash of no columns is its seed
-
 
 # For each side: whether rows with a NULL join key never show in the result
 DROPS_NULLS = {
@@ -65,28 +58,29 @@ class ViewSink:
     place: tuple[int, ...]
 
 
-@dataclass
 class Compiler:
-    """Compiles the views of one store. `reusable` says whether the frames may be run for other epochs too:
-    one with a shuffle may not, because Spark would answer it from the files of the epoch before.
+    """Compiles the views of one store.
+
+    `touched` are the ids of tables with changes, None for all of them. `blank`: views are built, from nothing.
+    `reusable` says whether the frames may be run for other epochs too: one with a shuffle may not, because
+    Spark would answer it from the files of the epoch before.
     """
 
-    spark: SparkSession
-    store: str
-    nodes: int
-    shards: int
-    handed: Handed
-    blank: bool
-    tables: Mapping[int, TableDef]
-    touched: frozenset[int] | None  # ids of tables with changes; None: every table
-    states: Mapping[str, int]
-    tasks: int  # of a stage: a divisor of the number of shards, each task having its share of them; 1: no shuffle
-    reusable: bool = False
-
-    def __post_init__(self) -> None:
-        self.small = self.tasks == 1
-        self.reusable = self.small
+    def __init__(
+        self,
+        spark: SparkSession,
+        stages: Stages,
+        nodes: int,
+        tables: Mapping[int, TableDef],
+        states: Mapping[str, int],
+        touched: frozenset[int] | None,
+        *,
+        blank: bool,
+    ) -> None:
+        self._spark, self._stages, self._nodes, self._tables = spark, stages, nodes, tables
+        self._states, self._touched, self._blank = states, touched, blank
         self._deltas: dict[str, Placed | None] = {}
+        self.reusable = stages.single
 
     def sinks(self, views: Sequence[ViewSink]) -> DataFrame | None:
         """One frame that applies the deltas of all views; None when nothing can have changed."""
@@ -97,8 +91,8 @@ class Compiler:
         delta = self.delta(view.root)
         if delta is None:
             return None
-        placed = self._place(delta.frame, [column(p) for p in view.place], delta.by == view.place)
-        return self._run(placed, Sink(view.state, view.root.columns, view.root.key), REPORT_DDL)
+        placed = self._stages.place(delta.frame, [column(p) for p in view.place], delta.by == view.place)
+        return self._stages.run(placed, Sink(view.state, view.root.columns, view.root.key), REPORT_DDL)
 
     def delta(self, node: Node) -> Placed | None:
         """The node's delta over the epoch's range; None if none of its tables changed."""
@@ -118,7 +112,7 @@ class Compiler:
             case UnionAll():
                 deltas = [d for b in node.branches if (d := self.delta(b)) is not None]
                 frames = [d.frame for d in deltas]
-                return Placed(self._merge(frames), None) if deltas else None
+                return Placed(self._stages.merge(frames), None) if deltas else None
             case Join():
                 return self._join(node)
             case Aggregate():
@@ -128,16 +122,16 @@ class Compiler:
     # linear operators
 
     def _scan(self, node: Scan, *, net: bool) -> Placed | None:
-        if self.touched is not None and node.table_id not in self.touched:
+        if self._touched is not None and node.table_id not in self._touched:
             return None
         frame = table_delta(
-            self.spark,
-            self.store,
-            self.nodes,
-            self.tables[node.table_id],
+            self._spark,
+            self._stages.store,
+            self._nodes,
+            self._tables[node.table_id],
             node.positions,
-            self.handed,
-            spread=not self.small,
+            self._stages.handed,
+            spread=not self._stages.single,
             net=net,
         )
         names = [column(i) for i in range(len(node.positions))]
@@ -188,19 +182,19 @@ class Compiler:
             if DROPS_NULLS[node.kind][number]:
                 for position, safe in zip(on[number], node.null_safe, strict=True):
                     frame = frame if safe else frame.where(f"{column(position)} IS NOT NULL")
-            shard = self._shard([column(p) for p in on[number]])
+            shard = self._stages.shard([column(p) for p in on[number]])
             frames.append(frame.selectExpr(*row, f"CAST({number} AS TINYINT) AS {SIDE}", WEIGHT, shard))
         if not frames:
             return None
         left_key, right_key = arrangements.join_arrangements(node)
         rule = JoinRule(
             node.kind,
-            Arranged(self.states[left_key.fingerprint], node.left.columns, node.left.key, node.left_on),
-            Arranged(self.states[right_key.fingerprint], node.right.columns, node.right.key, node.right_on),
+            Arranged(self._states[left_key.fingerprint], node.left.columns, node.left.key, node.left_on),
+            Arranged(self._states[right_key.fingerprint], node.right.columns, node.right.key, node.right_on),
             node.null_safe,
         )
-        placed = self._shuffle(self._merge(frames))
-        return Placed(self._run(placed, rule), placement(node))
+        placed = self._stages.shuffle(self._stages.merge(frames))
+        return Placed(self._stages.run(placed, rule), placement(node))
 
     def _aggregate(self, node: Aggregate) -> Placed | None:
         if arrangements.is_generic(node):
@@ -212,16 +206,16 @@ class Compiler:
         columns, names = node.input.columns, [column(i) for i in range(len(node.groups))]
         accumulators, by_column = arrangements.aggregate_arrangements(node)
         rule = Accumulate(
-            self.states[accumulators.fingerprint],
+            self._states[accumulators.fingerprint],
             tuple(columns[p] for p in node.groups),
             tuple(c.type for c in slots.sums),
             len(slots.floats),
             tuple(
-                Values(self.states[by_column[p].fingerprint], columns[p].type, p in slots.ends) for p in slots.values
+                Values(self._states[by_column[p].fingerprint], columns[p].type, p in slots.ends) for p in slots.values
             ),
         )
         answered = [f"{a} AS {column(len(names) + i)}" for i, a in enumerate(answers)]
-        return Placed(self._run(contributions, rule).selectExpr(*names, *answered, WEIGHT), placement(node))
+        return Placed(self._stages.run(contributions, rule).selectExpr(*names, *answered, WEIGHT), placement(node))
 
     def _raw(self, node: Aggregate, slots: Slots) -> DataFrame | None:
         """Every row's contributions, placed by group: for numbers that cannot be summed before they get there."""
@@ -232,7 +226,7 @@ class Compiler:
         values = [f"{column(p)} AS x{i}" for i, p in enumerate(slots.values)]
         frame = self._contributed(node, slots, self._seeded(node, delta.frame), floats + values)
         names = [column(i) for i in range(len(node.groups))]
-        return self._place(frame, names, delta.by is not None and delta.by == node.groups)
+        return self._stages.place(frame, names, delta.by is not None and delta.by == node.groups)
 
     def _summed(self, node: Aggregate, slots: Slots) -> DataFrame | None:
         """One row per group: Spark's own aggregation, whose shuffle places groups just as shards are placed."""
@@ -245,7 +239,7 @@ class Compiler:
         names = [column(i) for i in range(len(node.groups))]
         sums = [F.expr(f"coalesce(sum(s{i}), 0)").cast(c.type).alias(f"s{i}") for i, c in enumerate(slots.sums)]
         totals = frame.groupBy(*names).agg(F.expr(f"coalesce(sum({WEIGHT}), 0L)").alias(WEIGHT), *sums)
-        return totals.selectExpr("*", self._shard(names))
+        return totals.selectExpr("*", self._stages.shard(names))
 
     @staticmethod
     def _contributed(node: Aggregate, slots: Slots, frame: DataFrame, more: list[str]) -> DataFrame:
@@ -256,23 +250,23 @@ class Compiler:
     def _log_totals(self, node: Aggregate, slots: Slots) -> DataFrame | None:
         """Sums taken by the reader of the log, when the aggregate is of plain columns of a table that changed."""
         found = _plain_scan(node.input)
-        if found is None or not all(c.plain for c in slots.sums) or self.blank:
+        if found is None or not all(c.plain for c in slots.sums) or self._blank:
             return None
         scan, moved = found
-        if self.touched is not None and scan.table_id not in self.touched:
+        if self._touched is not None and scan.table_id not in self._touched:
             return None
         sums = tuple(
             Total(c.plain[0], tuple(moved[a] for a in c.plain[1]), c.type) for c in slots.sums if c.plain is not None
         )
         return table_totals(
-            self.spark,
-            self.store,
-            self.nodes,
-            self.tables[scan.table_id],
+            self._spark,
+            self._stages.store,
+            self._nodes,
+            self._tables[scan.table_id],
             scan.positions,
-            self.handed,
+            self._stages.handed,
             Totals(tuple(moved[g] for g in node.groups), sums),
-            spread=not self.small,
+            spread=not self._stages.single,
         )
 
     def _affected(self, node: Aggregate) -> Placed | None:
@@ -281,10 +275,10 @@ class Compiler:
         if delta is None:
             return None
         rows, outputs = arrangements.generic_arrangements(node)
-        arranged = Arranged(self.states[rows.fingerprint], node.input.columns, node.input.key, node.groups)
+        arranged = Arranged(self._states[rows.fingerprint], node.input.columns, node.input.key, node.groups)
         grouped = [column(p) for p in node.groups]
-        placed = self._place(self._seeded(node, delta.frame), grouped, delta.by == node.groups)
-        frame = self._run(placed, Affected(arranged))
+        placed = self._stages.place(self._seeded(node, delta.frame), grouped, delta.by == node.groups)
+        frame = self._stages.run(placed, Affected(arranged))
         if node.input.key is None:
             frame = frame.withColumn("_copy", F.expr(f"explode(sequence(1L, {WEIGHT}))"))
         calls = [F.expr(f"{c.sql} FILTER (WHERE {LIVE})").alias(f"a{i}") for i, c in enumerate(node.calls)]
@@ -292,46 +286,16 @@ class Compiler:
         names = [column(i) for i in range(len(node.groups))]
         groups = [f"{p} AS {n}" for p, n in zip(grouped, names, strict=True)]
         answers = [f"CAST(a{i} AS {c.type}) AS {column(len(names) + i)}" for i, c in enumerate(node.calls)]
-        frame = frame.selectExpr(*groups, *answers, LIVE).selectExpr("*", self._shard(names))
-        rule = Outputs(self.states[outputs.fingerprint], node.columns, len(node.groups))
-        return Placed(self._run(frame, rule), placement(node))
+        frame = frame.selectExpr(*groups, *answers, LIVE).selectExpr("*", self._stages.shard(names))
+        rule = Outputs(self._states[outputs.fingerprint], node.columns, len(node.groups))
+        return Placed(self._stages.run(frame, rule), placement(node))
 
     def _seeded(self, node: Aggregate, frame: DataFrame) -> DataFrame:
         """A new view without GROUP BY has its one row even if the table is empty: a row of weight 0 brings it."""
-        if node.groups or not self.blank:
+        if node.groups or not self._blank:
             return frame
         nulls = [f"CAST(NULL AS {c.type}) AS {column(i)}" for i, c in enumerate(node.input.columns)]
-        return self._merge([frame, self.spark.range(1).selectExpr(*nulls, f"0L AS {WEIGHT}")])
-
-    # placement
-
-    def _merge(self, frames: list[DataFrame]) -> DataFrame:
-        if len(frames) == 1:
-            return frames[0]
-        union = reduce(DataFrame.union, frames)
-        return union.coalesce(1) if self.small else union
-
-    def _shard(self, names: Sequence[str]) -> str:
-        if not names:
-            return f"CAST({HASH_OF_NOTHING % self.shards} AS INT) AS {SHARD}"
-        return f"CAST(pmod(hash({', '.join(names)}), {self.shards}) AS INT) AS {SHARD}"
-
-    def _place(self, frame: DataFrame, names: Sequence[str], there: bool) -> DataFrame:
-        frame = frame.selectExpr("*", self._shard(names))
-        return frame if there else self._shuffle(frame)
-
-    def _shuffle(self, frame: DataFrame) -> DataFrame:
-        return frame if self.small else frame.repartitionById(self.tasks, F.expr(f"pmod({SHARD}, {self.tasks})"))
-
-    def _run(self, frame: DataFrame, rule: Rule, schema: str | None = None) -> DataFrame:
-        store, handed = self.store, self.handed
-
-        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return stage.run(batches, rule, store, handed)
-
-        if schema is None:
-            schema = ", ".join(f"{f.name} {types.name(f.type)}" for f in rule.output)
-        return frame.mapInArrow(task, schema)
+        return self._stages.merge([frame, self._spark.range(1).selectExpr(*nulls, f"0L AS {WEIGHT}")])
 
 
 def _plain_scan(node: Node) -> tuple[Scan, list[int]] | None:

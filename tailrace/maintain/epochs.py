@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.errors import EpochFailed
 from tailrace.maintain.compile import Compiler, ViewSink
+from tailrace.maintain.stages import Stages
 from tailrace.maintain.typer import reason
 from tailrace.source.assignment import Assignment, Handed, hand_out
 from tailrace.store.base import Cut, Store, TableDef
@@ -169,17 +170,9 @@ class Epochs:
         plan = (tuple(view.state for view in maintained.views), touched, tasks)
         kept = self._frames.get(plan)
         if kept is None:
+            stages = Stages(self._store.path, self._store.shards, tasks, handed)
             compiler = Compiler(
-                self._spark(),
-                self._store.path,
-                self._store.nodes,
-                self._store.shards,
-                handed,
-                blank,
-                maintained.tables,
-                touched,
-                maintained.states,
-                tasks,
+                self._spark(), stages, self._store.nodes, maintained.tables, maintained.states, touched, blank=blank
             )
             kept = Frame(compiler.sinks(maintained.views), compiler.reusable)
             if not blank and handed.fixed is None:

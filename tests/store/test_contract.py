@@ -21,7 +21,7 @@ from tailrace.errors import (
     StoreFull,
     UnknownColumn,
 )
-from tailrace.store import lmdb
+from tailrace.store import lmdb, settings
 from tailrace.store.base import Cut, Store, TableDef, Write
 from tailrace.store.tables import Table
 from tailrace.types import Column
@@ -31,7 +31,7 @@ PAIRS = TableDef(2, "pairs", (Column("a", "string"), Column("b", "int"), Column(
 
 
 def embedded(path: Path) -> Store:
-    lmdb.create(path, lmdb.Settings(map_size=1 << 28))
+    settings.create(path, settings.Settings(map_size=1 << 28))
     return lmdb.LmdbStore(path)
 
 
@@ -247,7 +247,7 @@ def test_long_keys(store: Store) -> None:
 
 
 def test_a_full_map_says_so_and_keeps_what_was_there(tmp_path: Path) -> None:
-    lmdb.create(tmp_path / "s", lmdb.Settings(map_size=1 << 20))
+    settings.create(tmp_path / "s", settings.Settings(map_size=1 << 20))
     store = lmdb.LmdbStore(tmp_path / "s")
     items = Table(store, ITEMS)
     items.put({"id": 1, "tag": "kept"})
@@ -259,7 +259,7 @@ def test_a_full_map_says_so_and_keeps_what_was_there(tmp_path: Path) -> None:
 
 
 def test_a_damaged_log_entry_is_named_and_not_read(tmp_path: Path) -> None:
-    lmdb.create(tmp_path / "s", lmdb.Settings(nodes=1, shards=1, map_size=1 << 26))
+    settings.create(tmp_path / "s", settings.Settings(nodes=1, shards=1, map_size=1 << 26))
     store = lmdb.LmdbStore(tmp_path / "s")
     start = store.newest_cut()
     Table(store, ITEMS).put_many([{"id": i, "v": i} for i in range(10)])
@@ -277,15 +277,15 @@ def test_a_damaged_log_entry_is_named_and_not_read(tmp_path: Path) -> None:
 
 def test_what_is_not_a_store(tmp_path: Path) -> None:
     with pytest.raises(NotAStore):
-        lmdb.read_settings(tmp_path / "absent")
+        settings.read_settings(tmp_path / "absent")
     (tmp_path / "file").write_text("x")
     with pytest.raises(NotAStore):
-        lmdb.read_settings(tmp_path / "file")
+        settings.read_settings(tmp_path / "file")
     with pytest.raises(NotAStore):
-        lmdb.read_settings(tmp_path)
+        settings.read_settings(tmp_path)
     (tmp_path / "store.json").write_text('{"format": 99}')
     with pytest.raises(NewerFormat):
-        lmdb.read_settings(tmp_path)
+        settings.read_settings(tmp_path)
 
 
 def test_store_files_are_private(tmp_path: Path) -> None:
