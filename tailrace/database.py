@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.errors import Closed, NotAStore
+from tailrace.errors import Closed, NotAStore, UnknownName
 from tailrace.maintain.epochs import LARGEST, Epoch, Epochs, Maintained, committed
 from tailrace.maintain.lock import PATIENCE, held
 from tailrace.statements import Runner
 from tailrace.status import Status, status
 from tailrace.store import lmdb, settings
+from tailrace.store.base import TableDef
 from tailrace.store.pins import pinned
 from tailrace.store.tables import Table
 from tailrace.verify.recompute import Report, verify
-from tailrace.views.catalog import Catalog
+from tailrace.views.catalog import Catalog, ViewDef
 from tailrace.views.serve import View
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def open(
     nodes: int = 2,
     shards: int | None = None,
     durable: bool = True,
-    map_size: int = settings.MAP_SIZE,
+    map_size: int | None = None,
     max_epoch: int = LARGEST,
     spark: SparkSession | None = None,
 ) -> Database:
@@ -45,7 +46,7 @@ def open(
 
     nodes, shards   how many parts tables and views are cut into; fixed when the store is made
     durable         every write is on disk when it returns; False trusts the operating system not to crash
-    map_size        the most bytes that each part of the store may grow to; fixed when the store is made
+    map_size        the most bytes that each part of the store may grow to; may be raised when no process has it open
     max_epoch       the most operations one epoch takes on
     spark           a session to run in; by default the active one, or a local one started when needed
     """
@@ -54,8 +55,12 @@ def open(
         raise NotAStore(path=str(path), reason="only embedded stores (a directory) can be opened yet")
     empty = not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
     if create and empty:
-        wanted = settings.Settings(nodes=nodes, shards=shards or 2 * nodes, map_size=map_size, durable=durable)
-        settings.create(directory, wanted)
+        size = map_size or settings.MAP_SIZE
+        settings.create(
+            directory, settings.Settings(nodes=nodes, shards=shards or 2 * nodes, map_size=size, durable=durable)
+        )
+    elif map_size is not None:
+        settings.enlarge(directory, map_size)
     return Database(lmdb.LmdbStore(directory), max_epoch, spark)
 
 
@@ -110,11 +115,26 @@ class Database:
 
     def table(self, name: str) -> Table:
         self._check()
-        return Table(self._store, self._catalog.table(name))
+        definition = self._catalog.table(name)
+        return Table(self._store, definition, lambda: self._still(definition))
 
     def view(self, name: str) -> View:
         self._check()
-        return View(self._store, self._catalog.view(name), lambda: committed(self._store).epoch)
+        definition = self._catalog.view(name)
+
+        def epoch() -> int:
+            self._still(definition)
+            return committed(self._store).epoch
+
+        return View(self._store, definition, epoch)
+
+    def _still(self, definition: TableDef | ViewDef) -> None:
+        """Refuse a handle whose table or view was dropped: what it says would be lost, or out of date."""
+        self._check()
+        known = self._catalog.tables if isinstance(definition, TableDef) else self._catalog.views
+        if known.get(definition.name) != definition:
+            kind = "table" if isinstance(definition, TableDef) else "view"
+            raise UnknownName(kind=kind, name=definition.name, hint=" any more: it was dropped")
 
     def tables(self) -> list[str]:
         self._check()

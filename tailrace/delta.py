@@ -8,8 +8,6 @@ in any order and any number; only the sum of their weights has a meaning.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -55,7 +53,3 @@ def matches(left: Indices, right: Indices, groups: int) -> tuple[Indices, Indice
     left_index = np.repeat(np.arange(len(left)), per_left)
     within = np.arange(per_left.sum()) - np.repeat(np.cumsum(per_left) - per_left, per_left)
     return left_index, order[np.repeat(starts[left], per_left) + within]
-
-
-def concat(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    return pa.concat_tables([t.cast(schema) for t in tables]) if tables else schema.empty_table()

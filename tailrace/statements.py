@@ -142,11 +142,13 @@ class Runner:
         if self._taken(wanted.name, wanted.if_not_exists):
             return
         self._say("planning")
-        root, uses = self._plan(wanted.query)
-        columns = self._checked(wanted.query_sql, root, uses)
+        version = self._catalog.version
+        root, uses, columns = self._planned(wanted)
         with self._changing():
             if self._taken(wanted.name, wanted.if_not_exists):
                 return
+            if self._catalog.version != version:  # what it reads may have been dropped meanwhile
+                root, uses, columns = self._planned(wanted)
             self._clear_leftovers()
             self._say("refreshing the views there are")
             self._epochs.refresh(self._db.maintained())
@@ -157,6 +159,10 @@ class Runner:
             everything = Maintained(maintained.tables, [], {**maintained.states, **draft.fresh})
             self._epochs.build(everything, ViewSink(draft.view.state, root, draft.view.place), shared)
             self._catalog.add_view(draft)
+
+    def _planned(self, wanted: CreateView) -> tuple[Node, list[str], tuple[Column, ...]]:
+        root, uses = self._plan(wanted.query)
+        return root, uses, self._checked(wanted.query_sql, root, uses)
 
     def _plan(self, query: exp.Expr) -> tuple[Node, list[str]]:
         uses: list[str] = []

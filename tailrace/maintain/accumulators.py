@@ -23,7 +23,7 @@ from tailrace.maintain.extremes import Values
 from tailrace.maintain.stage import Before
 from tailrace.store.base import Write
 from tailrace.store.clip import PART, clip
-from tailrace.store.keys import KeyCodec
+from tailrace.store.keys import KeyCodec, normalise
 from tailrace.store.rows import RowCodec
 from tailrace.types import Column
 
@@ -71,7 +71,7 @@ class Accumulate:
         return pa.schema([*groups, *self._shown, pa.field(WEIGHT, pa.int64())])
 
     def step(self, delta: pa.Table, before: Before) -> tuple[pa.Table | None, list[Write]]:
-        group_columns = [delta.column(column(i)) for i in range(len(self.groups))]
+        group_columns = [normalise(delta.column(column(i))) for i in range(len(self.groups))]
         ids, groups = group_ids(clip(self._keys.encode(group_columns, delta.num_rows), PART))
         codec = RowCodec(self._stored)
         zero = codec.encode(self._zero())[0].as_py()

@@ -4,7 +4,8 @@
 
 The input is arranged by group. A touched group's rows after the epoch go to Spark, which aggregates
 them as it always does; the answer each group gave last is stored, because computing it again need not
-give the same bits (sums of doubles depend on the order). The cost is the size of the touched groups.
+give the same bits (sums of doubles depend on the order). Once stored it stands, should the epoch be done
+again. The cost is the size of the touched groups.
 """
 
 from __future__ import annotations
@@ -94,6 +95,9 @@ class Outputs:
         rows = codec.encode(delta.select(self._schema.names)).to_pylist()
         live = delta.column(LIVE).to_pylist()
         news = [row if alive or not self.groups else None for row, alive in zip(rows, live, strict=True)]
+        settled = before.settled(self.state, listed)
+        if settled is not None:
+            news = [settled.get(k) for k in listed]
         olds = [found.get(k) for k in listed]
         changed = [i for i, (new, old) in enumerate(zip(news, olds, strict=True)) if new != old]
         away = [old for i in changed if (old := olds[i]) is not None]

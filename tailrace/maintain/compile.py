@@ -141,7 +141,7 @@ class Compiler:
         if delta is None:
             return None
         named = [f"{e} AS {column(i)}" for i, e in enumerate(node.expressions)]
-        moved = {int(e[1:]): i for i, e in enumerate(node.expressions) if e[:1] == "_" and e[1:].isdigit()}
+        moved = {column_of(e): i for i, e in reversed(list(enumerate(node.expressions)))}
         by = None
         if delta.by is not None and all(p in moved for p in delta.by):
             by = tuple(moved[p] for p in delta.by)
@@ -226,7 +226,7 @@ class Compiler:
         values = [f"{column(p)} AS x{i}" for i, p in enumerate(slots.values)]
         frame = self._contributed(node, slots, self._seeded(node, delta.frame), floats + values)
         names = [column(i) for i in range(len(node.groups))]
-        return self._stages.place(frame, names, delta.by is not None and delta.by == node.groups)
+        return self._stages.place(frame, names, bool(names) and delta.by == node.groups)
 
     def _summed(self, node: Aggregate, slots: Slots) -> DataFrame | None:
         """One row per group: Spark's own aggregation, whose shuffle places groups just as shards are placed."""
@@ -277,7 +277,7 @@ class Compiler:
         rows, outputs = arrangements.generic_arrangements(node)
         arranged = Arranged(self._states[rows.fingerprint], node.input.columns, node.input.key, node.groups)
         grouped = [column(p) for p in node.groups]
-        placed = self._stages.place(self._seeded(node, delta.frame), grouped, delta.by == node.groups)
+        placed = self._stages.place(self._seeded(node, delta.frame), grouped, bool(grouped) and delta.by == node.groups)
         frame = self._stages.run(placed, Affected(arranged))
         if node.input.key is None:
             frame = frame.withColumn("_copy", F.expr(f"explode(sequence(1L, {WEIGHT}))"))

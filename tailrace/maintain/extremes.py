@@ -22,8 +22,8 @@ from tailrace.errors import Corrupt
 from tailrace.maintain.arranged import join_bytes
 from tailrace.maintain.stage import Before
 from tailrace.store.base import Write
-from tailrace.store.clip import PART, clip
-from tailrace.store.keys import KeyCodec
+from tailrace.store.clip import DIGEST, PART, clip, clip_one
+from tailrace.store.keys import KeyCodec, normalise
 from tailrace.store.rows import RowCodec
 from tailrace.store.shards import prefix_range
 
@@ -72,7 +72,7 @@ def move(
     """Change the weights of the values in the delta."""
     there = np.flatnonzero(column.is_valid().to_numpy() & (weights != 0))
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    column, owner = column.take(pa.array(there)), ids[there]
+    column, owner = normalise(column.take(pa.array(there))), ids[there]
     sort_keys = values.order.encode([column], len(there))
     entries = join_bytes(groups.take(pa.array(owner)), clip(sort_keys, PART))
     entry_ids, distinct = group_ids(entries)
@@ -115,13 +115,13 @@ def new_ends(
     touched = sorted(moved.came.keys() | moved.gone.keys())
     known = [g for g in touched if olds[g] is not None]
     sort_keys = dict(zip(known, values.encoded([olds[g] or b"" for g in known]), strict=True))
-    result = list(olds)
+    result, names = list(olds), groups.to_pylist()
     for group in touched:
-        name = groups[group].as_py()
+        name = names[group]
         old, gone = olds[group], moved.gone.get(group, set())
         candidates = list(moved.came.get(group, ()))
         if old is not None:
-            entry = name + clip(pa.array([sort_keys[group]], pa.large_binary()), PART)[0].as_py()
+            entry = name + clip_one(sort_keys[group], PART)
             if entry not in gone:
                 candidates.append((sort_keys[group], old))
             else:
@@ -146,6 +146,6 @@ def _next(values: Values, group: bytes, gone: set[bytes], last: bool, before: Be
         if beginning is not None and not key.startswith(beginning):
             return
         yield values.encoded([value[8:]])[0], value[8:]
-        if len(key) - len(group) < PART:
+        if len(key) - len(group) <= PART - DIGEST:
             return
-        beginning = beginning or key[:-16]
+        beginning = beginning or key[: len(group) + PART - DIGEST]

@@ -25,8 +25,18 @@ from tailrace.store.lmdb import attach
 class Before:
     """A shard's states before the epoch."""
 
-    def __init__(self, snapshot: ShardSnapshot, blank: bool) -> None:
-        self._snapshot, self._blank = snapshot, blank
+    def __init__(self, snapshot: ShardSnapshot, work: Assignment) -> None:
+        self._snapshot, self._work, self._blank = snapshot, work, work.blank
+
+    def settled(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes] | None:
+        """What these keys hold after the epoch, if that is settled: the state has the epoch already.
+
+        A rule whose answer may come out differently when computed again must then give the answer that stands.
+        """
+        applied = self._snapshot.applied(state)
+        if state in self._work.fixed or (applied is not None and applied >= self._work.epoch):
+            return self._snapshot.moved_to(self._work.epoch).get_many(state, keys)
+        return None
 
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         return {} if self._blank or not keys else self._snapshot.get_many(state, keys)
@@ -64,7 +74,7 @@ def run(batches: Iterator[pa.RecordBatch], rule: Rule, store: str, handed: Hande
 
 def _step(holder: Shard, delta: pa.Table, rule: Rule, work: Assignment) -> Iterator[pa.RecordBatch]:
     with holder.at(work.epoch - 1) as snapshot:
-        out, writes = rule.step(delta, Before(snapshot, work.blank))
+        out, writes = rule.step(delta, Before(snapshot, work))
     writes = [w for w in writes if len(w.keys) and w.state not in work.fixed]
     if work.blank:
         writes = [Write(w.state, w.keys, w.values, None) for w in writes]

@@ -13,9 +13,12 @@ from tailrace.types import Column
 
 
 def reason(error: Exception) -> str:
-    """The first sentence of what Spark says, without its query context."""
-    said = str(error).strip().split("\n")[0]
-    return said.split(" SQLSTATE:")[0]
+    """The first sentence of what Spark says, without its query context; of a failed task, what it raised."""
+    lines = str(error).strip().split("\n")
+    if "exception was thrown from the Python worker" in lines[0]:
+        raised = [line for line in lines[1:] if line[:1].isalpha() and ":" in line and "Traceback" not in line]
+        return raised[-1].split(" SQLSTATE:")[0].strip() if raised else lines[0]
+    return lines[0].split(" SQLSTATE:")[0]
 
 
 class SparkTyper:

@@ -172,6 +172,8 @@ class Join(Node):
             return left
         if self.kind in ("inner", "right") and set(left) <= set(self.left_on):
             return tuple(len(self.left.columns) + p for p in right)
+        if self.kind == "full" and not (_never_null(self.left) or _never_null(self.right)):
+            return None  # an unmatched row of either side could be all NULL in both keys
         return left + tuple(len(self.left.columns) + p for p in right)
 
     def _identity(self) -> list[Any]:
@@ -253,6 +255,18 @@ KINDS: dict[str, type[Node]] = {k.__name__: k for k in (Scan, Filter, Project, J
 def column_of(expression: str) -> int | None:
     """The position an expression merely copies: 3 for `_3`, None for anything more."""
     return int(expression[1:]) if expression[:1] == "_" and expression[1:].isdigit() else None
+
+
+def _never_null(node: Node) -> bool:
+    """Whether the node's key has columns and none of them is ever NULL: it is made of primary keys."""
+    match node:
+        case Scan():
+            return True
+        case Filter(source) | Project(source):
+            return _never_null(source)
+        case Join(left, right, kind):
+            return _never_null(left) and (kind in ("semi", "anti") or (kind == "inner" and _never_null(right)))
+    return False
 
 
 def _mapped(key: Key, positions: dict[int, int]) -> Key | None:

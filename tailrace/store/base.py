@@ -113,6 +113,14 @@ class ShardSnapshot(ABC):
     """A shard as it was when `epoch` had been applied, whatever was applied after it."""
 
     @abstractmethod
+    def applied(self, state: int) -> int | None:
+        """The last epoch applied to a state; None if it never was."""
+
+    @abstractmethod
+    def moved_to(self, epoch: int) -> ShardSnapshot:
+        """The same shard, seen in the same transaction, at another epoch."""
+
+    @abstractmethod
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The values of those keys that exist."""
 

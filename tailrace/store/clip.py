@@ -30,8 +30,3 @@ def clip(keys: pa.LargeBinaryArray, limit: int = LIMIT) -> pa.LargeBinaryArray:
     if longest is None or longest <= limit:
         return keys
     return pa.array([clip_one(k, limit) for k in keys.to_pylist()], pa.large_binary())
-
-
-def shared_beginning(key: bytes, limit: int = LIMIT) -> bytes | None:
-    """For a clipped key, what it shares with every other long key that might sort before or after it."""
-    return key[: limit - DIGEST] if len(key) == limit else None

@@ -23,7 +23,7 @@ READERS = 2048  # a slot per thread that reads; Spark workers, servers and write
 
 
 def _full_map(path: str, error: Exception) -> StoreError:
-    advice = "Raise `map_size` (tailrace.open(path, map_size=...)) and write again."
+    advice = "Close it everywhere, open it with a larger map_size (tailrace.open(path, map_size=...)), and write again."
     return StoreFull(path=path, reason="the memory map reached map_size", advice=advice)
 
 

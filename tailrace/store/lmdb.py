@@ -280,6 +280,10 @@ class LmdbStore(Store):
         return self._shards[index][1]
 
     def sync(self) -> None:
+        if self.settings.durable:
+            return
+        for index in range(self.shards):
+            self.shard(index)
         for environment in [self._base, *(e for e, _ in self._shards.values())]:
             environment.handle.sync(True)
 
@@ -301,18 +305,21 @@ def scan_prefix(txn: Any, db: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes
                 yield key, value
 
 
-_attached: OrderedDict[tuple[int, str], LmdbStore] = OrderedDict()
+_attached: OrderedDict[tuple[int, str, int, int], LmdbStore] = OrderedDict()
 ATTACHED = 4  # stores that a worker keeps open; each reserves address space for its maps
 
 
 def attach(path: str) -> LmdbStore:
     """The store at `path` for a Spark task: opened once in each worker process and kept."""
-    mine = (os.getpid(), path)
+    made = os.stat(Path(path) / "store.json")  # another store may have been made at the same path
+    mine = (os.getpid(), path, made.st_ino, made.st_mtime_ns)
     if mine not in _attached:
+        for other in [m for m in _attached if m[:2] == mine[:2]]:
+            _attached.pop(other).close()
         _attached[mine] = LmdbStore(Path(path))
     _attached.move_to_end(mine)
     while len(_attached) > ATTACHED:
-        (owner, _), store = _attached.popitem(last=False)
-        if owner == os.getpid():
+        mark, store = _attached.popitem(last=False)
+        if mark[0] == os.getpid():
             store.close()
     return _attached[mine]

@@ -28,6 +28,13 @@ class Pin(NamedTuple):
 def pinned(store: Store) -> Iterator[Pin]:
     """Keep the committed epoch readable inside the block."""
     name = f"{_PREFIX}{uuid.uuid4()}"
+    try:
+        yield _pin(store, name)
+    finally:
+        store.change_documents({name: None})
+
+
+def _pin(store: Store, name: str) -> Pin:
     while True:
         found = store.document("committed") or {"epoch": 0, "cut": [0, [0] * store.nodes]}
         pin = Pin(found["epoch"], Cut(found["cut"][0], tuple(found["cut"][1])))
@@ -41,11 +48,7 @@ def pinned(store: Store) -> Iterator[Pin]:
         store.change_documents({name: note})
         # an epoch may have been committed before the pin stood: then what it needs may be gone already
         if (store.document("committed") or found)["epoch"] == pin.epoch:
-            break
-    try:
-        yield pin
-    finally:
-        store.change_documents({name: None})
+            return pin
 
 
 def oldest_pinned(store: Store) -> Pin | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tailrace.errors import NewerFormat, NotAStore, StoreError
@@ -30,6 +30,17 @@ def create(path: Path, settings: Settings) -> None:
         raise StoreError(message="shards must be a multiple of nodes (1 to 1024), and at most 4096")
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     (path / "shards").mkdir(mode=0o700, exist_ok=True)
+    _write(path, settings)
+
+
+def enlarge(path: Path, map_size: int) -> None:
+    """Let the parts of a store grow further; they never shrink."""
+    found = read_settings(path)
+    if map_size > found.map_size:
+        _write(path, replace(found, map_size=map_size))
+
+
+def _write(path: Path, settings: Settings) -> None:
     draft = path / f".store.json.{os.getpid()}"
     draft.write_text(json.dumps(asdict(settings), indent=1))
     draft.chmod(0o600)

@@ -12,7 +12,7 @@ mechanism makes a retried task see what its first attempt saw, and a reader the 
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -86,10 +86,10 @@ class LmdbShardSnapshot(ShardSnapshot):
     FEW = 32  # keys: below this look each one up in the undo record, above read the record whole
 
     def __init__(self, env: Environment, txn: Any, epoch: int) -> None:
-        self._txn, self._epoch = txn, epoch
+        self._env, self._txn, self._epoch = env, txn, epoch
         self._data, self._undo, self._marks = (env.databases[n] for n in DATABASES)
         self._undos: dict[int, list[Undo]] = {}
-        self._overlays: dict[int, dict[bytes, bytes | None]] = {}
+        self._overlays: dict[int, tuple[dict[bytes, bytes | None], list[bytes]]] = {}
 
     def _laid_over(self, state: int) -> list[Undo]:
         """Undo records of epochs after ours, the earliest first."""
@@ -103,12 +103,20 @@ class LmdbShardSnapshot(ShardSnapshot):
             self._undos[state] = [u for u in undos if u.chunks]
         return self._undos[state]
 
-    def _overlay(self, state: int) -> dict[bytes, bytes | None]:
+    def applied(self, state: int) -> int | None:
+        value = self._txn.get(_STATE.pack(state), db=self._marks)
+        return Mark(*_MARK.unpack(value)).applied if value else None
+
+    def moved_to(self, epoch: int) -> LmdbShardSnapshot:
+        return LmdbShardSnapshot(self._env, self._txn, epoch)
+
+    def _overlay(self, state: int) -> tuple[dict[bytes, bytes | None], list[bytes]]:
+        """What later epochs changed, as it was before them, and those keys in order."""
         if state not in self._overlays:
             overlay: dict[bytes, bytes | None] = {}
             for undo in reversed(self._laid_over(state)):
                 overlay.update(undo.items())
-            self._overlays[state] = overlay
+            self._overlays[state] = overlay, sorted(overlay)
         return self._overlays[state]
 
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -119,7 +127,7 @@ class LmdbShardSnapshot(ShardSnapshot):
         got = self._txn.cursor(self._data).getmulti([prefix + k for k in keys])
         found = {k[4:]: v for k, v in got}
         if undos:
-            overlay = self._overlay(state)
+            overlay, _ = self._overlay(state)
             for key in overlay.keys() & set(keys):
                 old = overlay[key]
                 if old is None:
@@ -142,8 +150,8 @@ class LmdbShardSnapshot(ShardSnapshot):
         if not self._laid_over(state):
             yield from self._scan_data(state, low, high, size)
             return
-        overlay = self._overlay(state)
-        pending = sorted(k for k in overlay if k >= low and (high is None or k < high))
+        overlay, ordered = self._overlay(state)
+        pending = ordered[bisect_left(ordered, low) : len(ordered) if high is None else bisect_left(ordered, high)]
         for run in self._scan_data(state, low, high, size):
             last = run[-1][0]
             until = bisect_right(pending, last)
@@ -211,7 +219,7 @@ class LmdbShard(Shard):
             for write in writes:
                 value = txn.get(_STATE.pack(write.state), db=self._marks)
                 mark = Mark(*_MARK.unpack(value)) if value else Mark(0, 0)
-                if mark.applied >= epoch:
+                if value and mark.applied >= epoch:
                     continue
                 oldest = epoch
                 if write.olds is not None:

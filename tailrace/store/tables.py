@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +18,8 @@ from tailrace.types import Column
 class Table:
     """Rows under a primary key. Every write is one durable transaction, atomic for all its rows."""
 
-    def __init__(self, store: Store, definition: TableDef) -> None:
-        self._store, self._def = store, definition
+    def __init__(self, store: Store, definition: TableDef, check: Callable[[], None] = lambda: None) -> None:
+        self._store, self._def, self._check = store, definition, check
 
     @property
     def name(self) -> str:
@@ -52,16 +53,15 @@ class Table:
     def update_many(self, rows: Sequence[Mapping[str, Any]]) -> Written:
         """Partial updates, all or none. Rows may give different columns."""
         changes = []
-        by_columns: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-        for row in rows:
-            by_columns.setdefault(tuple(sorted(row)), []).append(row)
-        for group in by_columns.values():
+        for _, run in groupby(rows, key=lambda row: sorted(map(str, row))):  # in their order: the last one wins
+            group = list(run)
             names = [n for n in self._def.schema.names if n.lower() in {str(c).lower() for c in group[0]}]
             for key in self._def.key:
                 if key not in names:
                     raise NullKey(row=0, column=key, table=self.name)
             batch = to_batch(self._def, group, names)
             changes.append(Change(self._def, "update", batch))
+        self._check()
         return self._store.write(changes)
 
     def delete(self, key: Any) -> Written:
@@ -76,6 +76,7 @@ class Table:
         """The newest row under a key."""
         values = key_values(self.name, self._key_columns, key)
         encoded = clip_one(self._def.keys.encode_one(values))
+        self._check()
         found = self._store.get(self._def, [encoded])
         return self._def.rows.decode_one(found[encoded]) if encoded in found else None
 
@@ -92,6 +93,7 @@ class Table:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows as they are now, a batch at a time."""
+        self._check()
         everything = range(len(self._def.columns))
         for node in range(self._store.nodes):
             yield from self._store.rows(self._def, node, None, everything)
@@ -109,4 +111,5 @@ class Table:
         return pa.RecordBatch.from_arrays(arrays, names=list(self._def.key))
 
     def _write(self, mode: Any, rows: pa.RecordBatch) -> Written:
+        self._check()
         return self._store.write([Change(self._def, mode, rows)])

@@ -9,6 +9,7 @@ Views that the view reads are recomputed too, from the tables: an error below ca
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,10 @@ from tailrace.views.frames import WEIGHT_COLUMN, view_rows
 
 TOLERANCE = 1e-9
 EXAMPLES = 10
-_ALIKE = "({a} <=> {b} OR abs({a} - {b}) <= {t} * greatest(abs({a}), abs({b})))"
+_ALIKE = (
+    "({a} <=> {b} OR (abs({a}) < double('infinity') AND abs({b}) < double('infinity')"
+    " AND abs({a} - {b}) <= {t} * greatest(abs({a}), abs({b}))))"
+)
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,6 @@ def _exact_part(values: tuple[Any, ...], floats: list[int]) -> str:
 def _alike(a: Any, b: Any) -> bool:
     if a is None or b is None or a == b:
         return bool(a is b or a == b)
-    if a != a or b != b:
-        return bool(a != a and b != b)
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return math.isnan(a) and math.isnan(b)
     return bool(abs(a - b) <= TOLERANCE * max(abs(a), abs(b)))

@@ -149,16 +149,14 @@ class Catalog:
         states = {f"state:{p}": n for p, n in draft.fresh.items()}
         self._change({f"view:{view.name}": document, "building": None, **states})
 
-    def drop_view(self, name: str) -> list[int]:
-        """Forget a view and the states that only it needed; their numbers, to be dropped from the shards."""
+    def drop_view(self, name: str) -> None:
+        """Forget a view and the states that only it needed, which become leftovers."""
         view = self.view(name)
         self._refuse_if_used(view.name)
         others = {p for v in self.views.values() if v.name != view.name for p in fingerprints(v.root)}
         gone = {p: n for p, n in self.states.items() if p in fingerprints(view.root) and p not in others}
-        numbers = [view.state, *gone.values()]
-        pending = [*(self._store.document("dropping") or []), *numbers]
+        pending = [*(self._store.document("dropping") or []), view.state, *gone.values()]
         self._change({f"view:{view.name}": None, "dropping": pending, **{f"state:{p}": None for p in gone}})
-        return numbers
 
     def leftovers(self) -> list[int]:
         """States of a build that did not finish and of drops that did not either."""

@@ -1,0 +1,145 @@
+"""Corners that once were wrong: each is a small story that ends in a comparison with recomputation."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oracle import Model
+
+import tailrace as tr
+from tailrace.errors import UnknownName
+from tailrace.verify.recompute import _alike
+
+
+@pytest.fixture
+def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
+    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+        database.sql("CREATE TABLE t (id INT PRIMARY KEY, x INT, s STRING, f DOUBLE)")
+        database.sql("CREATE TABLE u (id INT PRIMARY KEY, y INT)")
+        yield database
+
+
+def test_global_aggregates_of_an_empty_new_store(db: tr.Database) -> None:
+    model = Model(db)
+    db.sql(
+        "CREATE MATERIALIZED VIEW v AS SELECT * FROM (SELECT COUNT(*) AS a FROM t) p CROSS JOIN "
+        "(SELECT COUNT(*) AS b FROM u) q; CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n, MAX(x) AS m FROM t"
+    )
+    model.check()
+    model.put("t", [{"id": 1, "x": 5}])
+    db.refresh()
+    model.check()
+
+
+def test_full_join_of_keys_that_may_be_null(db: tr.Database) -> None:
+    model = Model(db)
+    db.sql(
+        "CREATE MATERIALIZED VIEW v AS SELECT a.x, b.y, a.n, b.m FROM (SELECT x, COUNT(*) AS n FROM t GROUP BY x) a "
+        "FULL JOIN (SELECT y, COUNT(*) AS m FROM u GROUP BY y) b ON a.x = b.y"
+    )
+    assert db.view("v").key is None
+    model.put("t", [{"id": 1}, {"id": 2, "x": 1}])
+    db.refresh()
+    model.put("u", [{"id": 1}, {"id": 2, "y": 1}])
+    db.refresh()
+    model.check()
+
+
+def test_global_aggregate_over_one_group_built_by_many_tasks(db: tr.Database) -> None:
+    db._epochs.small = -1
+    model = Model(db)
+    model.put("t", [{"id": i, "x": i % 7} for i in range(40)])
+    model.put("u", [{"id": i, "y": i} for i in range(5)])
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT MIN(t.x) AS m, COUNT(*) AS n FROM t JOIN u ON t.x < u.y")
+    db.sql("CREATE MATERIALIZED VIEW w AS SELECT MAX(c) AS m FROM (SELECT COUNT(*) AS c FROM t)")
+    model.check()
+    model.delete("t", [0, 7, 14])
+    db.refresh()
+    model.check()
+
+
+def test_a_later_view_takes_the_answer_that_stands(db: tr.Database) -> None:
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT x, max_by(s, f) AS best FROM t GROUP BY x")
+    db.table("t").put({"id": 5, "x": 1, "s": "late", "f": 9.0})
+    db.refresh()
+    db.table("t").put({"id": 1, "x": 1, "s": "early", "f": 9.0})
+    db.refresh()
+    db.sql("CREATE MATERIALIZED VIEW w AS SELECT best FROM v")
+    assert db.view("w").scan().column("best").to_pylist() == db.view("v").scan().column("best").to_pylist()
+    db.table("t").put({"id": 6, "x": 1, "s": "best", "f": 10.0})
+    db.refresh()
+    assert db.view("w").scan().to_pylist() == [{"best": "best"}]
+
+
+def test_negative_zero_as_a_group(db: tr.Database) -> None:
+    model = Model(db)
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT CAST(f AS STRING) AS s, MAX(x) AS m, MIN(f) AS lo FROM t GROUP BY f")
+    for number, value in enumerate([-0.0, 0.0, -0.0]):
+        model.put("t", [{"id": number, "f": value, "x": number}])
+        db.refresh()
+    model.check()
+
+
+def test_extremes_of_long_strings(db: tr.Database) -> None:
+    model = Model(db)
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT x, MIN(s) AS lo, MAX(s) AS hi FROM t GROUP BY x")
+    long = ["p" * 215 + c * n for c in "am" for n in (1, 5, 20, 40, 300)]
+    model.put("t", [{"id": i, "x": 1, "s": s} for i, s in enumerate(["a", "z", *long])])
+    db.refresh()
+    model.check()
+    model.delete("t", [0, 1])
+    db.refresh()
+    model.check()
+    for gone in range(2, 8):
+        model.delete("t", [gone])
+        db.refresh()
+        model.check()
+
+
+def test_updates_of_one_key_keep_their_order(db: tr.Database) -> None:
+    db.table("t").put({"id": 1})
+    db.table("t").update_many([{"id": 1, "x": 1, "s": "a"}, {"id": 1, "x": 2}, {"id": 1, "x": 3, "s": "b"}])
+    assert db.table("t").get(1) == {"id": 1, "x": 3, "s": "b", "f": None}
+
+
+def test_handles_of_what_was_dropped_say_so(db: tr.Database) -> None:
+    db.sql("CREATE MATERIALIZED VIEW v AS SELECT y FROM u")
+    table, view = db.table("u"), db.view("v")
+    db.sql("DROP VIEW v; DROP TABLE u; CREATE TABLE u (id INT PRIMARY KEY, y INT)")
+    for use in (lambda: table.put({"id": 1}), lambda: table.get(1), view.scan):
+        with pytest.raises(UnknownName):
+            use()
+
+
+def test_a_store_made_anew_at_the_same_path(tmp_path: Path, spark: Any) -> None:
+    for value in (1, 2):
+        with tr.open(tmp_path / "again", spark=spark, map_size=1 << 28) as db:
+            db.sql("CREATE TABLE t (id INT PRIMARY KEY, x INT); CREATE MATERIALIZED VIEW v AS SELECT id, x FROM t")
+            db.table("t").put({"id": value, "x": value})
+            db.refresh()
+            assert db.view("v").scan().to_pylist() == [{"id": value, "x": value}]
+            assert db.query("SELECT id FROM t").to_pylist() == [{"id": value}]
+        shutil.rmtree(tmp_path / "again")
+
+
+def test_map_size_can_be_raised(tmp_path: Path, spark: Any) -> None:
+    path = tmp_path / "grows"
+    with tr.open(path, spark=spark, map_size=1 << 20) as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY, s STRING)")
+        rows = [{"id": i, "s": "x" * 200} for i in range(10_000)]
+        with pytest.raises(tr.errors.StoreFull):
+            db.table("t").put_many(rows)
+    with tr.open(path, spark=spark, map_size=1 << 26) as db:
+        assert db.table("t").put_many(rows).operations == 10_000
+
+
+def test_verification_does_not_mistake_infinities_for_numbers() -> None:
+    inf, nan = float("inf"), float("nan")
+    assert _alike(1.0, 1.0 + 1e-12)
+    assert _alike(nan, nan)
+    assert _alike(inf, inf)
+    assert not any([_alike(inf, 1.0), _alike(inf, -inf), _alike(nan, 1.0), _alike(1.0, nan), _alike(None, 1.0)])
