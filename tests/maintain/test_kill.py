@@ -108,17 +108,29 @@ def run_and_kill(path: Path, seed: int, small: int, model: Model, wait: float) -
     return epochs
 
 
-@pytest.mark.parametrize("small", [50_000, -1], ids=["one-task", "all-shards"])
+SIZES = pytest.mark.parametrize("small", [50_000, -1], ids=["one-task", "all-shards"])
+
+
+@SIZES
 def test_killed_processes_lose_nothing(tmp_path: Path, spark: Any, small: int) -> None:
+    kill_and_check(tmp_path / "store", spark, small, rounds=3)
+
+
+@pytest.mark.soak
+@SIZES
+def test_processes_killed_again_and_again(tmp_path: Path, spark: Any, small: int) -> None:
+    kill_and_check(tmp_path / "store", spark, small, rounds=30)
+
+
+def kill_and_check(path: Path, spark: Any, small: int, rounds: int) -> None:
     rng = random.Random(small)
-    path = tmp_path / "store"
     with tr.open(path, spark=spark, map_size=1 << 30) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT)")
         db.sql("CREATE TABLE b (id INT PRIMARY KEY, g INT, v INT, w INT)")
         for name, sql in VIEWS.items():
             db.sql(f"CREATE MATERIALIZED VIEW {name} AS {sql}")
     model = Model()
-    for seed in range(3):
+    for seed in range(rounds):
         assert run_and_kill(path, seed, small, model, rng.uniform(0.0, 2.5)) > 0
         with tr.open(path, create=False, spark=spark) as db:
             found = actual(db)
