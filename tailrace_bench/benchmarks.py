@@ -86,8 +86,8 @@ def filters(scale: float, runs: int = 3) -> Figures:
 def flat(scale: float, runs: int = 5) -> Figures:
     """An epoch of 10k operations over tables of 20k, 200k and 2M rows, for each kind of view.
 
-    Ten thousand random keys of a small table share its few pages; from some 200k rows on each falls on a
-    page of its own, which a durable commit writes. That step is one of the disk, once, and not of the table's size.
+    Ten thousand random keys of a small table share its few pages; of a large one each lies on a page of its own,
+    which a durable commit writes. That is what views that keep a row per row of the table pay, and no more.
     """
     middle, large = int(200_000 * scale), int(2_000_000 * scale)
     seconds: dict[str, dict[int, list[float]]] = {}
