@@ -8,7 +8,6 @@ stand together, so that a join or an aggregate reads them with one seek.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,9 +24,8 @@ from tailrace.store.clip import PART, clip, digest
 from tailrace.store.keys import KeyCodec
 from tailrace.store.rows import RowCodec
 from tailrace.store.shards import prefix_range
+from tailrace.store.weighted import ONE, split
 from tailrace.types import Column
-
-ONE = pa.scalar(struct.pack("<q", 1), pa.large_binary())  # the weight of a row with a key
 
 
 def join_bytes(left: pa.LargeBinaryArray | pa.Scalar, right: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
@@ -104,8 +102,8 @@ class Arranged:
                 for _, value in before.scan(self.state, *prefix_range(group)):
                     owners.append(group)
                     found.append(value)
-        rows = pa.array([v[8:] for v in found], pa.large_binary())
-        weights = np.frombuffer(b"".join([v[:8] for v in found]), dtype="<i8")
+        weights, listed = split(found)
+        rows = pa.array(listed, pa.large_binary())
         table = pa.Table.from_batches([self._rows.decode(rows)])
         return Net(table, rows, weights, pa.array(owners, pa.large_binary()))
 

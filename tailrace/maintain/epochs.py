@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -86,11 +86,7 @@ def committed(store: Store) -> Committed:
     found = store.document("committed")
     if found is None:
         return Committed(0, Cut(0, (0,) * store.nodes), 0.0)
-    return Committed(found["epoch"], _cut(found["cut"]), found["at"])
-
-
-def _cut(value: Any) -> Cut:
-    return Cut(value[0], tuple(value[1]))
+    return Committed(found["epoch"], Cut.from_json(found["cut"]), found["at"])
 
 
 class Epochs:
@@ -135,7 +131,7 @@ class Epochs:
         """The epoch to run: the one left open by a crash, or a new one, written down first."""
         found = self._store.document("intent")
         if found is not None and found["epoch"] == done.epoch + 1:
-            return found["epoch"], _cut(found["end"])
+            return found["epoch"], Cut.from_json(found["end"])
         end = self._store.cut_after(done.cut, self._largest)
         intent = {"epoch": done.epoch + 1, "end": [end.transaction, end.offsets]}
         self._store.change_documents({"intent": intent})

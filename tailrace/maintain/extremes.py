@@ -8,7 +8,6 @@ next one sought, which is a seek and not a scan of the group. The cost is the de
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +17,6 @@ import pyarrow as pa
 
 from tailrace import types
 from tailrace.delta import Indices, firsts, group_ids, sum_by
-from tailrace.errors import Corrupt
 from tailrace.maintain.arranged import join_bytes
 from tailrace.maintain.stage import Before
 from tailrace.store.base import Write
@@ -26,8 +24,7 @@ from tailrace.store.clip import DIGEST, PART, clip, clip_one
 from tailrace.store.keys import KeyCodec, normalise
 from tailrace.store.rows import RowCodec
 from tailrace.store.shards import prefix_range
-
-_WEIGHT = struct.Struct("<q")
+from tailrace.store.weighted import changed, row_of
 
 
 @dataclass(frozen=True)
@@ -87,16 +84,12 @@ def move(
     news: list[bytes | None] = []
     sort_list, owners = sort_keys.take(pa.array(first)).to_pylist(), owner[first].tolist()
     for key, value, sort_key, group, change in zip(keys, stored, sort_list, owners, changes.tolist(), strict=True):
-        old = olds.get(key)
-        was = _WEIGHT.unpack_from(old)[0] if old else 0
-        now = was + change
-        if now < 0:
-            raise Corrupt(where=f"state {values.state}", reason="a value was taken away more often than added")
-        news.append(_WEIGHT.pack(now) + value if now else None)
+        was, new = changed(values.state, olds.get(key), value, change)
+        news.append(new)
         if not was:
             moved.count[group] += 1
             moved.came.setdefault(group, []).append((sort_key, value))
-        elif not now:
+        elif new is None:
             moved.count[group] -= 1
             moved.gone.setdefault(group, set()).add(key)
     write = Write.of(values.state, keys, news, [olds.get(k) for k in keys])
@@ -145,7 +138,7 @@ def _next(values: Values, group: bytes, gone: set[bytes], last: bool, before: Be
             continue
         if beginning is not None and not key.startswith(beginning):
             return
-        yield values.encoded([value[8:]])[0], value[8:]
+        yield values.encoded([row_of(value)])[0], row_of(value)
         if len(key) - len(group) <= PART - DIGEST:
             return
         beginning = beginning or key[: len(group) + PART - DIGEST]

@@ -8,7 +8,6 @@ before, so the sink reads nothing. A view without one holds each distinct row wi
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,9 +23,8 @@ from tailrace.store.base import Write
 from tailrace.store.clip import clip, digest
 from tailrace.store.keys import KeyCodec
 from tailrace.store.rows import RowCodec
+from tailrace.store.weighted import changed
 from tailrace.types import Column
-
-_WEIGHT = struct.Struct("<q")
 
 REPORT = pa.schema([pa.field("state", pa.int64()), pa.field("rows", pa.int64())])
 REPORT_DDL = "state bigint, rows bigint"
@@ -113,9 +111,5 @@ def weighted_write(state: int, keys: list[bytes], rows: list[bytes], changes: np
     olds = before.get_many(state, keys)
     news: list[bytes | None] = []
     for key, row, change in zip(keys, rows, changes.tolist(), strict=True):
-        old = olds.get(key)
-        total = (_WEIGHT.unpack_from(old)[0] if old else 0) + change
-        if total < 0:
-            raise Corrupt(where=f"state {state}", reason="a row was taken away more often than added")
-        news.append(_WEIGHT.pack(total) + row if total else None)
+        news.append(changed(state, olds.get(key), row, change)[1])
     return Write.of(state, keys, news, [olds.get(k) for k in keys])

@@ -44,11 +44,7 @@ class Assignment:
     @classmethod
     def from_json(cls, text: str) -> Assignment:
         epoch, keep, start, end, fixed = json.loads(text)
-        return cls(epoch, keep, _cut(start) if start else None, _cut(end), frozenset(fixed))
-
-
-def _cut(value: list[object]) -> Cut:
-    return Cut(int(str(value[0])), tuple(value[1]))  # type: ignore[arg-type]
+        return cls(epoch, keep, Cut.from_json(start) if start else None, Cut.from_json(end), frozenset(fixed))
 
 
 @dataclass(frozen=True)

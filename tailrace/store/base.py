@@ -27,6 +27,11 @@ class Cut(NamedTuple):
     transaction: int
     offsets: tuple[int, ...]
 
+    @classmethod
+    def from_json(cls, value: Any) -> Cut:
+        transaction, offsets = value
+        return cls(transaction, tuple(offsets))
+
     @property
     def operations(self) -> int:
         return sum(self.offsets)

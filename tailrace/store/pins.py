@@ -37,7 +37,7 @@ def pinned(store: Store) -> Iterator[Pin]:
 def _pin(store: Store, name: str) -> Pin:
     while True:
         found = store.document("committed") or {"epoch": 0, "cut": [0, [0] * store.nodes]}
-        pin = Pin(found["epoch"], Cut(found["cut"][0], tuple(found["cut"][1])))
+        pin = Pin(found["epoch"], Cut.from_json(found["cut"]))
         note = {
             "epoch": pin.epoch,
             "cut": found["cut"],
@@ -58,7 +58,7 @@ def oldest_pinned(store: Store) -> Pin | None:
         if note["host"] == socket.gethostname() and not _alive(note["pid"]):
             store.change_documents({name: None})
             continue
-        pin = Pin(note["epoch"], Cut(note["cut"][0], tuple(note["cut"][1])))
+        pin = Pin(note["epoch"], Cut.from_json(note["cut"]))
         oldest = pin if oldest is None or pin.epoch < oldest.epoch else oldest
     return oldest
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,6 +12,7 @@ from tailrace import types
 from tailrace.source.frames import frame
 from tailrace.store.lmdb import attach
 from tailrace.store.rows import RowCodec
+from tailrace.store.weighted import split
 from tailrace.views.catalog import ViewDef
 
 WEIGHT_COLUMN = "_weight"
@@ -25,10 +27,9 @@ def view_rows(spark: SparkSession, store: str, shards: int, view: ViewDef, epoch
         with attach(store).shard(shard).at(epoch) as snapshot:
             for run in snapshot.scan(state):
                 values = [v for _, v in run]
-                weights = [1] * len(values)
+                weights = np.ones(len(values), dtype=np.int64)
                 if not keyed:
-                    weights = [int.from_bytes(v[:8], "little", signed=True) for v in values]
-                    values = [v[8:] for v in values]
+                    weights, values = split(values)
                 yield codec.decode(values).append_column(WEIGHT_COLUMN, pa.array(weights, pa.int64()))
 
     schema = ", ".join([f"`{c.name}` {c.type}" for c in columns] + [f"{WEIGHT_COLUMN} bigint"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
@@ -21,11 +20,11 @@ from tailrace.store.keys import KeyCodec
 from tailrace.store.place import place_one
 from tailrace.store.rows import RowCodec
 from tailrace.store.shards import prefix_range
+from tailrace.store.weighted import split
 from tailrace.types import Column
 from tailrace.views.catalog import ViewDef
 
 T = TypeVar("T")
-_WEIGHT = struct.Struct("<q")
 ATTEMPTS = 100  # a read is repeated when epochs overtake it; each attempt takes microseconds
 
 
@@ -161,9 +160,9 @@ class View:
         return pa.Table.from_batches([self._rows.decode(rows)])
 
     def _bag(self, values: list[bytes], limit: int | None) -> pa.Table:
-        weights = np.array([_WEIGHT.unpack_from(v)[0] for v in values], dtype=np.int64)
+        weights, rows = split(values)
         repeated = pa.array(np.repeat(np.arange(len(values)), weights))
-        table = self._table([v[8:] for v in values]).take(repeated)
+        table = self._table(rows).take(repeated)
         return table if limit is None else table.slice(0, limit)
 
     def _read(self, shard: int, read: Callable[[ShardSnapshot], T]) -> T:
