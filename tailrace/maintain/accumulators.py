@@ -9,6 +9,7 @@ one group, which is never dropped. The cost is the delta.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,8 +20,8 @@ import pyarrow.compute as pc
 from tailrace import types
 from tailrace.delta import WEIGHT, column, firsts, group_ids, sum_by
 from tailrace.maintain import exact, extremes
+from tailrace.maintain.before import Before, located
 from tailrace.maintain.extremes import Values
-from tailrace.maintain.stage import Before
 from tailrace.store.base import Write
 from tailrace.store.clip import PART, clip
 from tailrace.store.keys import KeyCodec, normalise
@@ -70,9 +71,10 @@ class Accumulate:
         groups = [pa.field(column(i), types.arrow(c.type)) for i, c in enumerate(self.groups)]
         return pa.schema([*groups, *self._shown, pa.field(WEIGHT, pa.int64())])
 
-    def step(self, delta: pa.Table, before: Before) -> tuple[pa.Table | None, list[Write]]:
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        (delta,) = deltas
         group_columns = [normalise(delta.column(column(i))) for i in range(len(self.groups))]
-        ids, groups = group_ids(clip(self._keys.encode(group_columns, delta.num_rows), PART))
+        ids, groups = group_ids(located(delta, clip(self._keys.encode(group_columns, delta.num_rows), PART)))
         codec = RowCodec(self._stored)
         zero = codec.encode(self._zero())[0].as_py()
         keys = groups.to_pylist()

@@ -10,6 +10,7 @@ again. The cost is the size of the touched groups.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,8 +20,8 @@ import pyarrow as pa
 from tailrace import types
 from tailrace.delta import WEIGHT, column
 from tailrace.maintain.arranged import Arranged
+from tailrace.maintain.before import Before, located
 from tailrace.maintain.sinks import net_rows, positional
-from tailrace.maintain.stage import Before
 from tailrace.store.base import Write
 from tailrace.store.clip import clip
 from tailrace.store.keys import KeyCodec
@@ -40,7 +41,8 @@ class Affected:
     def output(self) -> pa.Schema:
         return self.input.schema.append(pa.field(LIVE, pa.bool_())).append(pa.field(WEIGHT, pa.int64()))
 
-    def step(self, delta: pa.Table, before: Before) -> tuple[pa.Table | None, list[Write]]:
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        (delta,) = deltas
         net = self.input.net(delta)
         write = self.input.writes(net, self.input.entry_keys(net), before)
         groups = self.input.groups(delta)  # also of rows that cancel out: a new view's empty group is one
@@ -85,19 +87,18 @@ class Outputs:
     def output(self) -> pa.Schema:
         return self._schema.append(pa.field(WEIGHT, pa.int64()))
 
-    def step(self, delta: pa.Table, before: Before) -> tuple[pa.Table | None, list[Write]]:
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        (delta,) = deltas
         codec = RowCodec(self._schema)
         group_types = [types.arrow(c.type) for c in self.columns[: self.groups]]
         groups = KeyCodec(group_types).encode([delta.column(column(i)) for i in range(self.groups)], delta.num_rows)
-        keys = clip(groups)
-        listed = keys.to_pylist()
+        listed = located(delta, clip(groups)).to_pylist()
         found = before.get_many(self.state, listed)
         rows = codec.encode(delta.select(self._schema.names)).to_pylist()
         live = delta.column(LIVE).to_pylist()
         news = [row if alive or not self.groups else None for row, alive in zip(rows, live, strict=True)]
         settled = before.settled(self.state, listed)
-        if settled is not None:
-            news = [settled.get(k) for k in listed]
+        news = [settled.get(k, new) for k, new in zip(listed, news, strict=True)]
         olds = [found.get(k) for k in listed]
         changed = [i for i, (new, old) in enumerate(zip(news, olds, strict=True)) if new != old]
         away = [old for i in changed if (old := olds[i]) is not None]

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.delta import WEIGHT, column
+from tailrace.maintain.before import Before, located
 from tailrace.maintain.sinks import keyed_write, net_rows, positional, weighted_write
-from tailrace.maintain.stage import Before
 from tailrace.store.base import Write
 from tailrace.store.clip import PART, clip, digest
 from tailrace.store.keys import KeyCodec
@@ -65,14 +65,15 @@ class Arranged:
 
     def groups(self, table: pa.Table) -> pa.LargeBinaryArray:
         """The group of each row, as the arrangement sorts it."""
-        return clip(self._groups.encode([table.column(column(p)) for p in self.by], table.num_rows), PART)
+        keys = self._groups.encode([table.column(column(p)) for p in self.by], table.num_rows)
+        return located(table, clip(keys, PART))
 
     def net(self, delta: pa.Table) -> Net:
         """The delta with what cancels out left away: all that the arrangement has to do with."""
         rows = self._rows.encode(delta.select(self.schema.names))
         picked, weights = net_rows(rows, delta.column(WEIGHT))
-        kept = delta.select(self.schema.names).take(pa.array(picked))
-        return Net(kept, rows.take(pa.array(picked)), weights, self.groups(kept))
+        kept = delta.take(pa.array(picked))
+        return Net(kept.select(self.schema.names), rows.take(pa.array(picked)), weights, self.groups(kept))
 
     def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
         """Where each row stands: its group, then its identity."""

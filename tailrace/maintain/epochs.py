@@ -166,10 +166,8 @@ class Epochs:
         plan = (tuple(view.state for view in maintained.views), touched, tasks)
         kept = self._frames.get(plan)
         if kept is None:
-            stages = Stages(self._store.path, self._store.shards, tasks, handed)
-            compiler = Compiler(
-                self._spark(), stages, self._store.nodes, maintained.tables, maintained.states, touched, blank=blank
-            )
+            stages = Stages(self._spark(), self._store.path, self._store.nodes, self._store.shards, tasks, handed)
+            compiler = Compiler(stages, maintained.tables, maintained.states, touched, blank=blank)
             kept = Frame(compiler.sinks(maintained.views), compiler.reusable)
             if not blank and handed.fixed is None:
                 while len(self._frames) >= REUSED:
