@@ -16,6 +16,7 @@ from tailrace.plan.environment import Environment, Relation, Relations, renamed
 from tailrace.plan.expressions import cast, column
 from tailrace.plan.grouping import Item, aggregated
 from tailrace.plan.nodes import Aggregate, Node, Project, UnionAll
+from tailrace.plan.placeholders import Held, cut
 from tailrace.plan.refuse import (
     refuse_clauses,
     refuse_distinct_on,
@@ -26,6 +27,7 @@ from tailrace.plan.refuse import (
 )
 from tailrace.plan.relations import from_clause
 from tailrace.plan.scope import Scope, expand_aliases, is_bound, output_name, unknown
+from tailrace.plan.subqueries import attached, restricted
 from tailrace.plan.typer import ExpressionFault, Typer, Types
 from tailrace.types import Column, arrow
 
@@ -40,7 +42,7 @@ def build(query: exp.Expr, relations: Relations, typer: Typer | Types) -> Node:
     """
     types = typer if isinstance(typer, Types) else Types(typer)
     try:
-        node = _query(query, Environment(relations, types, {}))
+        node = _query(query, Environment(relations, types, {}, _query))
     except RecursionError:
         raise SqlError(message="the query is nested too deeply") from None
     _require_storable(node, query)
@@ -104,8 +106,9 @@ def _select(select: exp.Select, env: Environment) -> Node:
     relation = from_clause(select, env, _query)
     where = select.args.get("where")
     if where is not None:
-        relation = env.filter(relation, where.this, "WHERE")
-    items = _items(select, relation.scope)
+        condition = env.condition(where.this, relation, "WHERE")
+        relation = restricted(relation, condition, where.this, "WHERE", env)
+    items = _items(select, relation.scope, env.held)
     for item in items:
         refuse_expression(item.tree)
     _check_order(select, relation.scope, items)
@@ -133,7 +136,7 @@ def _check_order(select: exp.Select, scope: Scope, items: Sequence[Item]) -> Non
 
 
 def _projected(relation: Relation, items: Sequence[Item], env: Environment) -> Node:
-    texts = [env.resolve(i.tree, relation) for i in items]
+    relation, texts = attached(relation, [env.resolve(i.tree, relation) for i in items], env)
     types = env.types.of(relation.node.columns, texts, [i.tree for i in items])
     output = tuple(Column(i.name, kind) for i, kind in zip(items, types, strict=True))
     return Project(relation.node, tuple(texts), output)
@@ -143,7 +146,7 @@ def _distinct(node: Node) -> Node:
     return Aggregate(node, tuple(range(len(node.columns))), ())
 
 
-def _items(select: exp.Select, scope: Scope) -> list[Item]:
+def _items(select: exp.Select, scope: Scope, held: Held) -> list[Item]:
     """The select list with stars expanded and aliases of earlier items replaced by what they stand for."""
     items: list[Item] = []
     aliases: dict[str, exp.Expr] = {}
@@ -154,7 +157,7 @@ def _items(select: exp.Select, scope: Scope) -> list[Item]:
         if isinstance(tree, exp.Aliases):
             raise SqlError(message="an expression has one alias", **place(tree))
         name = tree.alias if isinstance(tree, exp.Alias) else output_name(tree)
-        body = tree.this if isinstance(tree, exp.Alias) else tree
+        body = cut(tree.this if isinstance(tree, exp.Alias) else tree, held)
         body = expand_aliases(body, aliases, lambda c: scope.find(c) is None)
         items.append(Item(name, body))
         if isinstance(tree, exp.Alias):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -12,10 +12,12 @@ from tailrace.plan import functions
 from tailrace.plan.dialect import generate, place
 from tailrace.plan.environment import Environment, Relation
 from tailrace.plan.expressions import column, conjuncts, parse_expr, position_of
-from tailrace.plan.joining import filtered
 from tailrace.plan.nodes import Aggregate, Call, Node, Project, column_of
+from tailrace.plan.outer import is_outer
+from tailrace.plan.placeholders import cut, has_placeholder, placeholders
 from tailrace.plan.refuse import refuse_expression, refuse_grouping
 from tailrace.plan.scope import expand_aliases, output_name
+from tailrace.plan.subqueries import attached, restricted
 from tailrace.types import Column
 
 _WRAPPERS = (exp.WithinGroup, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
@@ -63,7 +65,7 @@ def aggregated(
     """SELECT items FROM relation GROUP BY group HAVING having."""
     draft = _Draft(relation)
     aliases = {i.name.lower(): i.tree for i in reversed(items)}
-    for tree in _group_trees(group, items, aliases, relation):
+    for tree in _group_trees(group and cut(group, env.held), items, aliases, relation):
         text = env.resolve(tree, relation)
         if text not in draft.groups:
             draft.groups.append(text)
@@ -71,13 +73,23 @@ def aggregated(
     trees = [_over_groups(i.tree, draft, env) for i in items]
     condition = None
     if having is not None:
-        condition = _over_groups(_having(having.this, aliases, draft, env), draft, env)
-    node = _aggregate(draft, env)
+        condition = _over_groups(_having(cut(having.this, env.held), aliases, draft, env), draft, env)
+    groups = _grouped(draft, _aggregate(draft, env))
     if having is not None and condition is not None:
-        env.require_boolean(node.columns, condition, having.this, "HAVING")
-        node = filtered(node, conjuncts(condition))
-    types = env.types.of(node.columns, trees, [i.tree for i in items])
-    return Project(node, tuple(trees), tuple(Column(i.name, t) for i, t in zip(items, types, strict=True)))
+        if not has_placeholder(condition):
+            env.require_boolean(groups.node.columns, condition, having.this, "HAVING")
+        groups = restricted(groups, conjuncts(condition), having.this, "HAVING", env)
+    groups, trees = attached(groups, trees, env)
+    types = env.types.of(groups.node.columns, trees, [i.tree for i in items])
+    return Project(groups.node, tuple(trees), tuple(Column(i.name, t) for i, t in zip(items, types, strict=True)))
+
+
+def _grouped(draft: _Draft, node: Node) -> Relation:
+    """The Aggregate, and what a subquery over it may call its group columns."""
+    position = {text: i for i, text in enumerate(draft.groups)}
+    scope = draft.relation.scope
+    entries = [replace(e, position=position.get(column(e.position), -1)) for e in scope.entries]
+    return Relation(node, replace(scope, entries=tuple(e for e in entries if e.position >= 0)))
 
 
 def _group_trees(
@@ -172,8 +184,8 @@ def _add_call(node: exp.Expr, draft: _Draft) -> int:
                 raise SqlError(message=message, **place(inner))
         # An argument without columns stays as it is: percentile's must be a literal, for one. Those that have
         # their own rule read a column in any case, so that SUM(1) is a sum like any other.
-        reads = any(position_of(c) is not None for c in slot.find_all(exp.Column))
-        if reads or functions.name(function) in functions.SIMPLE_AGGREGATES:
+        reads = any(position_of(c) is not None or is_outer(c) for c in slot.find_all(exp.Column))
+        if reads or placeholders(slot) or functions.name(function) in functions.SIMPLE_AGGREGATES:
             position = draft.read(generate(slot.unnest()), slot.copy())
             slot.replace(exp.Column(this=exp.Identifier(this=column(position))))
     return draft.call(node, origin)
@@ -229,14 +241,15 @@ def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
 
 
 def _aggregate(draft: _Draft, env: Environment) -> Node:
-    source = draft.relation.node
-    positions = [column_of(text) for text in draft.inputs]
+    relation, inputs = attached(draft.relation, draft.inputs, env)
+    source = relation.node
+    positions = [column_of(text) for text in inputs]
     if all(p is not None for p in positions):
         node, place_of = source, [p for p in positions if p is not None]
     else:
-        types = env.types.of(source.columns, draft.inputs, draft.origins)
+        types = env.types.of(source.columns, inputs, draft.origins)
         output = tuple(_input_column(draft, i, kind) for i, kind in enumerate(types))
-        node, place_of = Project(source, tuple(draft.inputs), output), list(range(len(draft.inputs)))
+        node, place_of = Project(source, tuple(inputs), output), list(range(len(inputs)))
     groups = tuple(place_of[i] for i in range(len(draft.groups)))
     trees = [_placed(tree, place_of) for tree, _ in draft.calls]
     texts = [generate(tree) for tree in trees]

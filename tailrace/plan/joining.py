@@ -34,7 +34,7 @@ def joined(left: Node, right: Node, kind: JoinKind, condition: Sequence[str], ty
     """`left` joined with `right`: the left side's columns, then (unless semi or anti) the right side's."""
     width = len(left.columns)
     split = _split(condition, width)
-    keys, compared = _same_types(left, right, split.keys, types)
+    keys, compared = same_types(left, right, split.keys, types)
     residual = split.rest + compared
     if kind in _FILTERS_LEFT:
         left = filtered(left, split.left)
@@ -113,7 +113,7 @@ def _keyed(left: Node, right: Node, kind: JoinKind, keys: Sequence[tuple[str, st
     return selected(join, shown)
 
 
-def _same_types(
+def same_types(
     left: Node, right: Node, keys: Sequence[tuple[str, str, bool]], types: Types
 ) -> tuple[list[tuple[str, str, bool]], list[str]]:
     """The keys with both sides cast to the type they are compared in; and, as conditions, those that have

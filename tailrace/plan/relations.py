@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
 from tailrace.errors import SqlError
 from tailrace.plan.dialect import place
-from tailrace.plan.environment import Environment, Relation, renamed
+from tailrace.plan.environment import BuildQuery, Environment, Relation, renamed
 from tailrace.plan.expressions import column
 from tailrace.plan.joining import filtered, joined
 from tailrace.plan.nodes import Join, JoinKind, Node, Project
+from tailrace.plan.placeholders import has_placeholder
 from tailrace.plan.refuse import refuse_clauses, refuse_relation, unsupported
 from tailrace.plan.scope import Entry, Scope, unknown
+from tailrace.plan.subqueries import joined_on
 from tailrace.types import Column
-
-BuildQuery = Callable[[exp.Expr, Environment], Node]
 
 _KINDS: dict[tuple[str, str], JoinKind] = {
     ("", ""): "inner",
@@ -41,7 +41,8 @@ def from_clause(select: exp.Select, env: Environment, build_query: BuildQuery) -
     if source is None:
         reason = "a view is over at least one table or view"
         raise unsupported("SELECT without FROM", select, reason)
-    return _with_joins(_factor(source.this, env, build_query), select, env, build_query)
+    relation = _with_joins(_factor(source.this, env, build_query), select, env, build_query)
+    return replace(relation, scope=replace(relation.scope, outer=env.outer))
 
 
 def _with_joins(relation: Relation, owner: exp.Expr, env: Environment, build_query: BuildQuery) -> Relation:
@@ -109,8 +110,10 @@ def _join(left: Relation, right: Relation, join: exp.Join, env: Environment) -> 
     condition: list[str] = []
     if on is not None:
         # The condition sees both sides, whatever the join then shows.
-        pairs = Relation(Join(left.node, right.node, "inner", (), (), ()), both)
+        pairs = Relation(Join(left.node, right.node, "inner", (), (), ()), replace(both, outer=env.outer))
         condition = env.condition(on, pairs, "ON")
+        if any(map(has_placeholder, condition)):
+            return joined_on(left, right, kind, condition, on, env)
     node = _join_nodes(left.node, right.node, kind, condition, env)
     return Relation(node, left.scope if kind in ("semi", "anti") else both)
 

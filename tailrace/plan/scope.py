@@ -18,6 +18,7 @@ from tailrace.plan import functions
 from tailrace.plan.dialect import generate, place
 from tailrace.plan.expressions import column, operand, with_fields
 from tailrace.plan.nodes import Node
+from tailrace.plan.outer import Outer
 
 _POSITIONAL = re.compile(r"_\d+\Z")
 
@@ -44,7 +45,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Scope:
+    """The columns in sight; what they lack may be of the query around, `outer`."""
+
     entries: tuple[Entry, ...]
+    outer: Outer | None = None
 
     @classmethod
     def of(cls, node: Node, qualifier: str | None, names: Iterable[str] | None = None) -> Scope:
@@ -53,7 +57,7 @@ class Scope:
 
     def beside(self, other: Scope, width: int) -> Scope:
         """Both scopes, over a relation whose first `width` columns are this one's."""
-        return Scope(self.entries + tuple(e.shifted(width) for e in other.entries))
+        return replace(self, entries=self.entries + tuple(e.shifted(width) for e in other.entries))
 
     def visible(self, name: str) -> list[Entry]:
         return [e for e in self.entries if not e.hidden and e.name.lower() == name.lower()]
@@ -98,7 +102,10 @@ class Scope:
                 return node
             found = self.find(node)
             if found is None:
-                raise self._unknown(node)
+                around = self.outer.reference(node) if self.outer is not None else None
+                if around is None:
+                    raise self._unknown(node)
+                return around
             entry, fields = found
             return with_fields(_reference(entry.position, node), fields)
 
