@@ -24,7 +24,8 @@ from tailrace.maintain.sinks import REPORT_DDL, Sink
 from tailrace.maintain.slots import Slots, plan_slots
 from tailrace.maintain.stages import Stages
 from tailrace.plan import arrangements
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, column_of
+from tailrace.plan.joining import lowered
+from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, OneRow, Project, Scan, UnionAll, column_of
 from tailrace.plan.zones import placement
 from tailrace.source.frames import table_delta, table_totals
 from tailrace.source.totals import Total, Totals
@@ -88,7 +89,7 @@ class Compiler:
         return reduce(DataFrame.union, frames) if frames else None
 
     def _sink(self, view: ViewSink) -> DataFrame | None:
-        delta = self.delta(view.root)
+        delta = self.delta(lowered(view.root))
         if delta is None:
             return None
         placed = self._stages.place(delta.frame, [column(p) for p in view.place], delta.by == view.place)
@@ -109,6 +110,10 @@ class Compiler:
                 return delta and Placed(delta.frame.where(node.condition), delta.by)
             case Project():
                 return self._project(node, self.delta(node.input))
+            case OneRow():
+                return self._one_row()
+            case Generate():
+                return self._generate(node, self.delta(node.input))
             case UnionAll():
                 deltas = [d for b in node.branches if (d := self.delta(b)) is not None]
                 frames = [d.frame for d in deltas]
@@ -147,6 +152,20 @@ class Compiler:
             by = tuple(moved[p] for p in delta.by)
         return Placed(delta.frame.selectExpr(*named, WEIGHT), by)
 
+    def _one_row(self) -> Placed | None:
+        """The row is there from the beginning, and nothing ever happens to it."""
+        return Placed(self._spark.range(1).selectExpr(f"1L AS {WEIGHT}"), None) if self._blank else None
+
+    @staticmethod
+    def _generate(node: Generate, delta: Placed | None) -> Placed | None:
+        """ΔG(A) = G(ΔA): what is made of a row has the row's weight, and is where the row is."""
+        if delta is None:
+            return None
+        width = len(node.input.columns)
+        made = ", ".join(column(width + i) for i in range(len(node.output)))
+        kept = [column(i) for i in range(width)]
+        return Placed(delta.frame.selectExpr(*kept, f"{node.generator} AS ({made})", WEIGHT), delta.by)
+
     def _summable(self, node: Node) -> Placed | None:
         """A delta that is only going to be summed: rows that cancel out may stay in it."""
         match node:
@@ -157,6 +176,8 @@ class Compiler:
                 return delta and Placed(delta.frame.where(node.condition), delta.by)
             case Project():
                 return self._project(node, self._summable(node.input))
+            case Generate():
+                return self._generate(node, self._summable(node.input))
         return self.delta(node)
 
     # stateful operators
