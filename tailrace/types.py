@@ -66,6 +66,11 @@ def arrow(text: str) -> pa.DataType:
     raise Unsupported(construct=f"type {text.upper()}", reason="a table or view cannot store it")
 
 
+def fields_of(text: str) -> list[str]:
+    """What stands in the angle brackets: `["string", "int"]` of `map<string,int>`."""
+    return _split(text[text.index("<") + 1 : -1])
+
+
 def _split(text: str) -> list[str]:
     """Parts of a comma list, commas inside brackets left alone."""
     parts, depth, start = [], 0, 0

@@ -30,7 +30,8 @@ from tailrace.maintain.sinks import Sink
 from tailrace.maintain.slots import Slots, plan_slots
 from tailrace.maintain.stages import Stages
 from tailrace.plan import arrangements
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, column_of
+from tailrace.plan.joining import lowered
+from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, OneRow, Project, Scan, UnionAll, column_of
 from tailrace.plan.zones import placement
 from tailrace.source.totals import Total, Totals
 from tailrace.store.base import TableDef
@@ -107,7 +108,7 @@ class Compiler:
         return reduce(DataFrame.union, frames) if frames else None
 
     def _sink(self, view: ViewSink) -> Fragment | None:
-        delta = self.delta(view.root)
+        delta = self.delta(lowered(view.root))
         if delta is None:
             return None
         rule = Sink(view.state, view.root.columns, view.root.key)
@@ -132,6 +133,11 @@ class Compiler:
             case Project():
                 delta = self.delta(node.input, net=net)
                 return delta and self._project(node, delta)
+            case OneRow():
+                return self._one_row()
+            case Generate():
+                delta = self.delta(node.input, net=net)
+                return delta and self._generate(node, delta)
             case UnionAll():
                 return self._union([d for b in node.branches if (d := self.delta(b, net=net)) is not None])
             case Join():
@@ -215,6 +221,20 @@ class Compiler:
             by = tuple(moved[p] for p in delta.by)
         named = zip(node.expressions, node.columns, strict=True)
         return self._select(delta, [(e, column(i), c.type) for i, (e, c) in enumerate(named)], by)
+
+    def _one_row(self) -> Flow | None:
+        """The row is there from the beginning, and nothing ever happens to it."""
+        if not self._blank:
+            return None
+        return Flow(self._stages.spark.range(0, 1, 1, 1).selectExpr(f"1L AS {WEIGHT}"), (WEIGHED,), None)
+
+    def _generate(self, node: Generate, delta: Flow) -> Flow:
+        """ΔG(A) = G(ΔA): what is made of a row has the row's weight, and is where the row is."""
+        width = len(node.input.columns)
+        made = ", ".join(column(width + i) for i in range(len(node.output)))
+        kept = [column(i) for i in range(width)]
+        rows = self._frame(delta).selectExpr(*kept, f"{node.generator} AS ({made})", WEIGHT)
+        return Flow(rows, delta_fields(node.columns), delta.by)
 
     # operators with state
 

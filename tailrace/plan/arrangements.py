@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tailrace.plan.joining import lowered
 from tailrace.plan.nodes import Aggregate, Call, Join, Key, Node, walk
 from tailrace.types import Column, is_float, is_scalar
 
@@ -74,7 +75,7 @@ def generic_arrangements(node: Aggregate) -> tuple[Arrangement, Arrangement]:
 def arrangements(root: Node) -> list[tuple[Node, list[Arrangement]]]:
     """The stateful nodes of a plan, inputs first, each once, with the state each keeps."""
     found: dict[str, tuple[Node, list[Arrangement]]] = {}
-    for node in walk(root):
+    for node in walk(lowered(root)):
         if isinstance(node, Join | Aggregate):
             found[node.fingerprint] = node, _kept(node)
     return list(found.values())

@@ -6,6 +6,7 @@ The plan says what the query means, close to how it was written; `rewrites` make
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -13,22 +14,24 @@ from tailrace.errors import SqlError
 from tailrace.plan import functions
 from tailrace.plan.dialect import place
 from tailrace.plan.environment import Environment, Relation, Relations, renamed
-from tailrace.plan.expressions import cast, column
+from tailrace.plan.generators import arguments_first, generator_item, has_generator, is_generator, spread
 from tailrace.plan.grouping import Item, aggregated
-from tailrace.plan.nodes import Aggregate, Node, Project, UnionAll
+from tailrace.plan.nodes import Node, Project
 from tailrace.plan.placeholders import Held, cut
 from tailrace.plan.refuse import (
+    refuse_by_name,
     refuse_clauses,
     refuse_distinct_on,
     refuse_expression,
     refuse_recursive,
     refuse_relation,
-    refuse_set_operation,
 )
 from tailrace.plan.relations import from_clause
 from tailrace.plan.scope import Scope, expand_aliases, is_bound, output_name, unknown
+from tailrace.plan.setops import all_distinct, combined
 from tailrace.plan.subqueries import attached, restricted
 from tailrace.plan.typer import ExpressionFault, Typer, Types
+from tailrace.plan.values import inline_table
 from tailrace.types import Column, arrow
 
 __all__ = ["ExpressionFault", "Typer", "Types", "build"]
@@ -78,10 +81,11 @@ def _query(query: exp.Expr, env: Environment) -> Node:
     refuse_clauses(query)
     if isinstance(query, exp.Subquery):
         return _query(query.this, env)
-    if isinstance(query, exp.Union) and not query.args.get("by_name"):
-        return _union(query, env)
     if isinstance(query, exp.SetOperation):
-        raise refuse_set_operation(query)
+        refuse_by_name(query)
+        return combined(query, _query(query.this, env), _query(query.expression, env), env)
+    if isinstance(query, exp.Values):
+        return inline_table(query, env)
     raise refuse_relation(query)
 
 
@@ -110,16 +114,18 @@ def _select(select: exp.Select, env: Environment) -> Node:
         relation = restricted(relation, condition, where.this, "WHERE", env)
     items = _items(select, relation.scope, env.held)
     for item in items:
-        refuse_expression(item.tree)
+        for tree in item.tree.expressions if is_generator(item.tree) else [item.tree]:
+            refuse_expression(tree)
     _check_order(select, relation.scope, items)
     group, having = select.args.get("group"), select.args.get("having")
     if group is not None or having is not None or any(functions.has_aggregate(i.tree) for i in items):
-        node = aggregated(relation, items, group, having, env)
+        below, items = arguments_first(items) if has_generator(items) else (items, [])
+        node = aggregated(relation, below, group, having, env)
+        if items:
+            node = _projected(*spread(Relation(node, Scope(())), items, env), env)
     else:
-        node = _projected(relation, items, env)
-    if select.args.get("distinct") is not None:
-        node = _distinct(node)
-    return node
+        node = _projected(*spread(relation, items, env), env)
+    return all_distinct(node) if select.args.get("distinct") is not None else node
 
 
 def _check_order(select: exp.Select, scope: Scope, items: Sequence[Item]) -> None:
@@ -128,7 +134,7 @@ def _check_order(select: exp.Select, scope: Scope, items: Sequence[Item]) -> Non
     if order is None:
         return
     refuse_expression(order)
-    names = [i.name for i in items]
+    names = [n for i in items for n in (i.names or (i.name,))]
     for node in order.find_all(exp.Column):
         known = is_bound(node) or node.name.lower() in map(str.lower, names)
         if not known and scope.find(node) is None:
@@ -142,10 +148,6 @@ def _projected(relation: Relation, items: Sequence[Item], env: Environment) -> N
     return Project(relation.node, tuple(texts), output)
 
 
-def _distinct(node: Node) -> Node:
-    return Aggregate(node, tuple(range(len(node.columns))), ())
-
-
 def _items(select: exp.Select, scope: Scope, held: Held) -> list[Item]:
     """The select list with stars expanded and aliases of earlier items replaced by what they stand for."""
     items: list[Item] = []
@@ -153,6 +155,14 @@ def _items(select: exp.Select, scope: Scope, held: Held) -> list[Item]:
     for tree in select.expressions:
         if tree.is_star and not isinstance(tree, exp.Anonymous):
             items += _star(tree, scope)
+            continue
+        made = generator_item(tree, len(items))
+        if made is not None:
+            item, reference = made
+            body = expand_aliases(item.tree, aliases, lambda c: scope.find(c) is None)
+            items.append(replace(item, tree=body))
+            if reference is not None:
+                aliases.setdefault(reference.name.lower(), reference)
             continue
         if isinstance(tree, exp.Aliases):
             raise SqlError(message="an expression has one alias", **place(tree))
@@ -175,31 +185,3 @@ def _star(tree: exp.Expr, scope: Scope) -> list[Item]:
             raise unknown("column", item.name, [e.name for e in entries], item)
     names = {item.name.lower() for item in left_out}
     return [Item(e.name, e.reference(tree)) for e in entries if e.name.lower() not in names]
-
-
-def _union(query: exp.Union, env: Environment) -> Node:
-    """UNION ALL by position, each branch cast to the common types; UNION is its DISTINCT."""
-    branches = [_query(query.this, env), _query(query.expression, env)]
-    widths = [len(b.columns) for b in branches]
-    if widths[0] != widths[1]:
-        message = f"UNION of {widths[0]} and {widths[1]} columns"
-        raise SqlError(message=message, **place(query.expression))
-    columns = zip(*(b.columns for b in branches), strict=True)
-    types = [env.types.common(one.type, other.type) for one, other in columns]
-    names = [c.name for c in branches[0].columns]
-    parts: list[Node] = []
-    for branch in (_as_types(b, names, types) for b in branches):
-        # UNION ALL is associative, and its first branch names the columns either way.
-        parts += branch.branches if isinstance(branch, UnionAll) else [branch]
-    node = UnionAll(tuple(parts))
-    return _distinct(node) if query.args.get("distinct") else node
-
-
-def _as_types(node: Node, names: Sequence[str], types: Sequence[str]) -> Node:
-    if [c.type for c in node.columns] == list(types):
-        return node if isinstance(node, UnionAll) else renamed(node, names)
-    expressions = tuple(
-        column(i) if c.type == kind else cast(column(i), kind)
-        for i, (c, kind) in enumerate(zip(node.columns, types, strict=True))
-    )
-    return Project(node, expressions, tuple(map(Column, names, types)))

@@ -18,7 +18,8 @@ from sqlglot import exp
 from tailrace.plan.arrangements import Arrangement, arrangements, fingerprints, is_generic, rule
 from tailrace.plan.dialect import generate
 from tailrace.plan.expressions import parse_expr, position_of, with_fields
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll
+from tailrace.plan.joining import lowered
+from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, OneRow, Project, Scan, UnionAll
 from tailrace.plan.zones import Zone, begins_zone, view_place, zones
 
 _SHORT = 6
@@ -47,14 +48,15 @@ def explain_json(name: str, views: Mapping[str, Node]) -> dict[str, Any]:
     for view, plan in views.items():
         for fingerprint in fingerprints(plan):
             users.setdefault(fingerprint, []).append(view)
-    kept = {node.fingerprint: held for node, held in arrangements(root)}
+    plan = lowered(root)
+    kept = {node.fingerprint: held for node, held in arrangements(plan)}
     shown = [c.name for c in root.columns]
     return {
         "view": name,
         "columns": [{"name": c.name, "type": c.type} for c in root.columns],
         "key": None if root.key is None else [shown[p] for p in root.key],
         "sharded_by": [shown[p] for p in view_place(root)],
-        "plan": _node(root, zones(root), kept, {f: [v for v in u if v != name] for f, u in users.items()}),
+        "plan": _node(plan, zones(plan), kept, {f: [v for v in u if v != name] for f, u in users.items()}),
     }
 
 
@@ -97,6 +99,8 @@ def operator(node: Node) -> str:
             return "distinct"
         case UnionAll():
             return "union all"
+        case OneRow():
+            return "one row"
     return type(node).__name__.lower()
 
 
@@ -118,8 +122,12 @@ def describe(node: Node) -> str:
         case Aggregate(groups=groups, calls=calls):
             grouped = "by " + ", ".join(inputs[0][p] for p in groups) if groups else "of all rows"
             return ": ".join(filter(None, (grouped, ", ".join(_named(c.sql, inputs[0]) for c in calls))))
+        case Generate(generator=generator, output=output):
+            return f"{_named(generator, inputs[0])} AS {_listed([c.name for c in output])}"
         case UnionAll(branches):
             return f"of {len(branches)}"
+        case OneRow():
+            return "of constants"
     return ""
 
 
@@ -129,6 +137,8 @@ def names(node: Node) -> list[str]:
     match node:
         case Filter():
             return inputs[0]
+        case Generate(output=output):
+            return inputs[0] + [c.name for c in output]
         case Join(kind=kind) if kind not in ("semi", "anti"):
             both = set(inputs[0]) & set(inputs[1])
             left = [f"left.{n}" if n in both else n for n in inputs[0]]
@@ -211,8 +221,13 @@ def compact(node: Node) -> str:
             return f"filter({condition}; {inner})"
         case Project(expressions=expressions):
             return f"project({', '.join(expressions)}; {inner})"
-        case Join(kind=kind, left_on=left, right_on=right, null_safe=safe):
+        case OneRow():
+            return "one row"
+        case Generate(generator=generator):
+            return f"generate({generator}; {inner})"
+        case Join(kind=kind, left_on=left, right_on=right, null_safe=safe, condition=condition):
             met = [f"{a}{'<=>' if s else '='}{b}" for a, b, s in zip(left, right, safe, strict=True)]
+            met += [condition] if condition is not None else []
             return f"{kind}({', '.join(met)}; {inner})"
         case Aggregate(groups=groups, calls=calls):
             parts = [*(f"_{p}" for p in groups), *(c.sql for c in calls)]

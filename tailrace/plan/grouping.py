@@ -11,7 +11,9 @@ from tailrace.errors import SqlError
 from tailrace.plan import functions
 from tailrace.plan.dialect import generate, place
 from tailrace.plan.environment import Environment, Relation
-from tailrace.plan.expressions import column, conjuncts, parse_expr, position_of
+from tailrace.plan.expressions import column, conjuncts, operand, parse_expr, position_of
+from tailrace.plan.grouping_sets import GROUPING, Sets, has_sets, read_sets, with_calls
+from tailrace.plan.joining import selected
 from tailrace.plan.nodes import Aggregate, Call, Node, Project, column_of
 from tailrace.plan.outer import is_outer
 from tailrace.plan.placeholders import cut, has_placeholder, placeholders
@@ -25,10 +27,14 @@ _WRAPPERS = (exp.WithinGroup, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
 
 @dataclass(frozen=True)
 class Item:
-    """One column of a select list: its name and its expression as the user wrote it."""
+    """One column of a select list: its name and its expression as the user wrote it.
+
+    A generator stands for several columns, which `names` names.
+    """
 
     name: str
     tree: exp.Expr
+    names: tuple[str, ...] = ()
 
 
 @dataclass
@@ -40,7 +46,19 @@ class _Draft:
     inputs: list[str] = field(default_factory=list)
     origins: list[exp.Expr] = field(default_factory=list)
     calls: list[tuple[exp.Expr, exp.Expr]] = field(default_factory=list)
+    sets: Sets | None = None
     _index: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        """How many columns the Aggregate is grouped by: with grouping sets, the number of the set is one more."""
+        return len(self.groups) + (self.sets is not None)
+
+    def group(self, text: str, origin: exp.Expr) -> int:
+        if text not in self.groups:
+            self.groups.append(text)
+            self.read(text, origin)
+        return self.groups.index(text)
 
     def read(self, text: str, origin: exp.Expr) -> int:
         """The position at which the Aggregate's input will have this expression."""
@@ -65,11 +83,7 @@ def aggregated(
     """SELECT items FROM relation GROUP BY group HAVING having."""
     draft = _Draft(relation)
     aliases = {i.name.lower(): i.tree for i in reversed(items)}
-    for tree in _group_trees(group and cut(group, env.held), items, aliases, relation):
-        text = env.resolve(tree, relation)
-        if text not in draft.groups:
-            draft.groups.append(text)
-            draft.read(text, tree)
+    _read_groups(draft, group and cut(group, env.held), items, aliases, env)
     trees = [_over_groups(i.tree, draft, env) for i in items]
     condition = None
     if having is not None:
@@ -92,27 +106,44 @@ def _grouped(draft: _Draft, node: Node) -> Relation:
     return Relation(node, replace(scope, entries=tuple(e for e in entries if e.position >= 0)))
 
 
-def _group_trees(
-    group: exp.Expr | None, items: Sequence[Item], aliases: dict[str, exp.Expr], relation: Relation
-) -> list[exp.Expr]:
+def _read_groups(
+    draft: _Draft, group: exp.Expr | None, items: Sequence[Item], aliases: dict[str, exp.Expr], env: Environment
+) -> None:
     if group is None:
-        return []
+        return
     refuse_grouping(group)
+
+    def index(tree: exp.Expr) -> int:
+        tree = _group_tree(tree, items, aliases, draft.relation)
+        return draft.group(env.resolve(tree, draft.relation), tree)
+
     if group.args.get("all"):
-        return [i.tree for i in items if not functions.has_aggregate(i.tree)]
-    trees = []
-    for tree in group.expressions:
-        if isinstance(tree, exp.Literal) and tree.is_int:
-            tree = _ordinal(tree, items)
-        else:
-            # As in Spark, a column of FROM comes before an alias of the select list.
-            tree = expand_aliases(tree, aliases, lambda c: relation.scope.find(c) is None)
-        for node in tree.walk():
-            if functions.is_aggregate(node):
-                message = f"aggregate {functions.name(node)}() cannot be grouped by"
-                raise SqlError(message=message, **place(node))
-        trees.append(tree)
-    return trees
+        for item in items:
+            if not functions.has_aggregate(item.tree):
+                draft.group(env.resolve(item.tree, draft.relation), item.tree)
+    elif not has_sets(group):
+        for tree in group.expressions:
+            index(tree)
+    else:
+        trees, sets = read_sets(group)
+        for tree in trees:
+            index(tree)
+        members = tuple(frozenset(map(index, s)) for s in sets)
+        if draft.groups or len(members) > 1:  # GROUPING SETS (()) alone is an aggregate without GROUP BY
+            draft.sets = Sets(len(draft.groups), members)
+
+
+def _group_tree(tree: exp.Expr, items: Sequence[Item], aliases: dict[str, exp.Expr], relation: Relation) -> exp.Expr:
+    if isinstance(tree, exp.Literal) and tree.is_int:
+        tree = _ordinal(tree, items)
+    else:
+        # As in Spark, a column of FROM comes before an alias of the select list.
+        tree = expand_aliases(tree, aliases, lambda c: relation.scope.find(c) is None)
+    for node in tree.walk():
+        if functions.is_aggregate(node):
+            message = f"aggregate {functions.name(node)}() cannot be grouped by"
+            raise SqlError(message=message, **place(node))
+    return tree
 
 
 def _ordinal(tree: exp.Literal, items: Sequence[Item]) -> exp.Expr:
@@ -146,11 +177,15 @@ def _ancestors(node: exp.Expr) -> list[exp.Expr]:
 def _over_groups(tree: exp.Expr, draft: _Draft, env: Environment) -> str:
     """An expression of the select list or HAVING over the Aggregate's output: groups, then calls."""
     refuse_expression(tree)
+    if draft.sets is not None:
+        tree = with_calls(tree, lambda c: draft.relation.scope.find(c) is not None)
     resolved = draft.relation.scope.resolve(tree)
 
     def rewrite(node: exp.Expr) -> exp.Expr:
         if functions.is_aggregate(_unwrapped(node)):
-            return parse_expr(column(len(draft.groups) + _add_call(node, draft))).copy()
+            return parse_expr(column(draft.width + _add_call(node, draft))).copy()
+        if functions.name(node) in GROUPING:
+            return operand(parse_expr(_grouping(node, draft)))
         text = generate(node.unnest()) if not isinstance(node, exp.Identifier) else ""
         if text in draft.groups:
             return parse_expr(column(draft.groups.index(text))).copy()
@@ -162,6 +197,20 @@ def _over_groups(tree: exp.Expr, draft: _Draft, env: Environment) -> str:
         return node
 
     return generate(resolved.transform(rewrite, copy=False).unnest())
+
+
+def _grouping(node: exp.Expr, draft: _Draft) -> str:
+    """grouping(column) or grouping_id() of a resolved tree, over the Aggregate's output."""
+    word = functions.name(node)
+    if draft.sets is None:
+        raise SqlError(message=f"{word}() needs GROUP BY with ROLLUP, CUBE or GROUPING SETS", **place(node))
+    texts = [generate(a.unnest()) for a in node.expressions]
+    if word == "grouping_id" and texts in ([], draft.groups):
+        return draft.sets.grouping_id()
+    if word == "grouping" and len(texts) == 1 and texts[0] in draft.groups:
+        return draft.sets.grouping(draft.groups.index(texts[0]))
+    wanted = "one column of GROUP BY" if word == "grouping" else "all columns of GROUP BY in their order, or none"
+    raise SqlError(message=f"{word}() takes {wanted}", **place(node))
 
 
 def _unwrapped(node: exp.Expr) -> exp.Expr:
@@ -227,6 +276,10 @@ def _without_filter(node: exp.Expr) -> exp.Expr:
         function.set("expressions", [_when(condition, exp.Literal.number(1))])
         return call
     arguments = function.expressions
+    if not arguments and isinstance(call, exp.WithinGroup):  # mode() WITHIN GROUP (ORDER BY x)
+        first = call.expression.expressions[0].this
+        first.replace(_when(condition, first.copy()))
+        return call
     at = 1 if functions.name(function) in functions.SKIPS_BY_SECOND else 0
     first = arguments[at].expressions[0] if isinstance(arguments[at], exp.Distinct) else arguments[at]
     if isinstance(call, exp.WithinGroup) and functions.name(function) not in ("listagg", "string_agg"):
@@ -251,6 +304,9 @@ def _aggregate(draft: _Draft, env: Environment) -> Node:
         output = tuple(_input_column(draft, i, kind) for i, kind in enumerate(types))
         node, place_of = Project(source, tuple(inputs), output), list(range(len(inputs)))
     groups = tuple(place_of[i] for i in range(len(draft.groups)))
+    if draft.sets is not None:
+        node = draft.sets.applied(selected(node, place_of) if place_of else node)
+        groups, place_of = tuple(range(draft.width)), [draft.width + i for i in range(len(place_of))]
     trees = [_placed(tree, place_of) for tree, _ in draft.calls]
     texts = [generate(tree) for tree in trees]
     types = env.types.of(node.columns, texts, [origin for _, origin in draft.calls])

@@ -85,6 +85,22 @@ class Scan(Node):
 
 
 @dataclass(frozen=True)
+class OneRow(Node):
+    """One row without columns: what constants are computed from. It never changes."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return ()
+
+    @property
+    def key(self) -> Key | None:
+        return ()
+
+    def _identity(self) -> list[Any]:
+        return []
+
+
+@dataclass(frozen=True)
 class Filter(Node):
     """Rows for which `condition` is true."""
 
@@ -135,11 +151,39 @@ class Project(Node):
 
 
 @dataclass(frozen=True)
+class Generate(Node):
+    """Each input row beside every row that `generator` (explode, inline, stack, ...) makes of it.
+
+    `output` are the generated columns. `unique` are positions among these that tell the rows made of one input
+    row apart (None: there may be equal ones).
+    """
+
+    input: Node = field(metadata=_INPUT)
+    generator: str
+    output: tuple[Column, ...]
+    unique: Key | None = None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns + self.output
+
+    @cached_property
+    def key(self) -> Key | None:
+        if self.input.key is None or self.unique is None:
+            return None
+        return self.input.key + tuple(len(self.input.columns) + p for p in self.unique)
+
+    def _identity(self) -> list[Any]:
+        return [self.generator, [c.type for c in self.output], self.unique]
+
+
+@dataclass(frozen=True)
 class Join(Node):
     """Rows of both sides whose `left_on` and `right_on` columns are equal, and what `kind` adds.
 
     With no columns to be equal it is the cross product. `null_safe[i]` makes the i-th equality `<=>`.
-    A semi or anti join has the left side's columns only.
+    A semi or anti join has the left side's columns only. `condition` is what a pair must fulfil besides, over the
+    columns of both sides; an inner join has a Filter instead (see `joining.lowered` for how it is maintained).
     """
 
     left: Node = field(metadata=_INPUT)
@@ -148,8 +192,11 @@ class Join(Node):
     left_on: tuple[int, ...]
     right_on: tuple[int, ...]
     null_safe: tuple[bool, ...]
+    condition: str | None = None
 
     def __post_init__(self) -> None:
+        if self.condition is not None and self.kind == "inner":
+            raise PlanError(message="an inner join has no condition but its keys")
         self._require(self.left_on, self.left)
         self._require(self.right_on, self.right)
         if not len(self.left_on) == len(self.right_on) == len(self.null_safe):
@@ -177,7 +224,8 @@ class Join(Node):
         return left + tuple(len(self.left.columns) + p for p in right)
 
     def _identity(self) -> list[Any]:
-        return [self.kind, self.left_on, self.right_on, self.null_safe]
+        identity = [self.kind, self.left_on, self.right_on, self.null_safe]
+        return identity if self.condition is None else [*identity, self.condition]
 
 
 @dataclass(frozen=True)
@@ -225,9 +273,13 @@ class Aggregate(Node):
 
 @dataclass(frozen=True)
 class UnionAll(Node):
-    """The rows of all branches, duplicates kept. Branches have the same types."""
+    """The rows of all branches, duplicates kept. Branches have the same types.
+
+    `unique` is a key that whoever made the branches knows of.
+    """
 
     branches: tuple[Node, ...]
+    unique: Key | None = None
 
     def __post_init__(self) -> None:
         if len({tuple(c.type for c in b.columns) for b in self.branches}) != 1:
@@ -243,13 +295,15 @@ class UnionAll(Node):
 
     @property
     def key(self) -> Key | None:
-        return None
+        return self.unique
 
     def _identity(self) -> list[Any]:
-        return []
+        return [] if self.unique is None else [self.unique]
 
 
-KINDS: dict[str, type[Node]] = {k.__name__: k for k in (Scan, Filter, Project, Join, Aggregate, UnionAll)}
+KINDS: dict[str, type[Node]] = {
+    k.__name__: k for k in (Scan, OneRow, Filter, Project, Generate, Join, Aggregate, UnionAll)
+}
 
 
 def column_of(expression: str) -> int | None:

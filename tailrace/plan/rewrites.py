@@ -13,7 +13,7 @@ from dataclasses import replace
 from tailrace.plan.environment import renamed
 from tailrace.plan.expressions import column, conjoin, conjuncts, refs, remap, shift, substitute
 from tailrace.plan.joining import filtered
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, column_of
+from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, OneRow, Project, Scan, UnionAll, column_of
 from tailrace.plan.ordering import order_joins
 from tailrace.plan.pruning import prune_columns
 from tailrace.plan.typer import Typer, Types
@@ -41,9 +41,11 @@ def _push(node: Node, conditions: list[str]) -> Node:
             below = [_tidy(substitute(c, expressions)) for c in conditions]
             return Project(_push(source, below), expressions, output)
         case UnionAll(branches):
-            return UnionAll(tuple(_push(b, conditions) for b in branches))
+            return replace(node, branches=tuple(_push(b, conditions) for b in branches))
         case Aggregate():
             return _push_aggregate(node, conditions)
+        case Generate():
+            return _push_generate(node, conditions)
         case Join():
             return _push_join(node, conditions)
         case _:
@@ -62,6 +64,12 @@ def _push_aggregate(node: Aggregate, conditions: list[str]) -> Node:
     above = [c for c in conditions if c not in below]
     source = _push(node.input, [remap(c, groups) for c in below])
     return filtered(replace(node, input=source), above)
+
+
+def _push_generate(node: Generate, conditions: list[str]) -> Node:
+    below = [c for c in conditions if refs(c) and max(refs(c)) < len(node.input.columns)]
+    above = [c for c in conditions if c not in below]
+    return filtered(replace(node, input=_push(node.input, below)), above)
 
 
 def _push_join(node: Join, conditions: list[str]) -> Node:
@@ -98,7 +106,7 @@ def merge_projects(node: Node, types: Types) -> Node:
         case Filter(Filter(source, inner_condition), condition):
             return Filter(source, conjoin([*conjuncts(inner_condition), *conjuncts(condition)]))
         case UnionAll(branches) if any(isinstance(b, UnionAll) for b in branches):
-            return UnionAll(tuple(part for b in branches for part in _branches(b)))
+            return replace(node, branches=tuple(part for b in branches for part in _branches(b)))
     return node
 
 
@@ -126,13 +134,13 @@ def drop_distinct(node: Node, types: Types) -> Node:
 def map_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
     """The node over changed inputs."""
     match node:
-        case Scan():
+        case Scan() | OneRow():
             return node
         case Join(left, right):
             return replace(node, left=change(left), right=change(right))
         case UnionAll(branches):
-            return UnionAll(tuple(change(b) for b in branches))
-        case Filter() | Project() | Aggregate():
+            return replace(node, branches=tuple(change(b) for b in branches))
+        case Filter() | Project() | Generate() | Aggregate():
             return replace(node, input=change(node.input))
     raise TypeError(type(node).__name__)
 
