@@ -19,8 +19,10 @@ from tailrace.maintain.typer import SparkTyper, reason
 from tailrace.plan import dialect
 from tailrace.plan.build import build
 from tailrace.plan.nodes import Node, Scan
+from tailrace.plan.reuse import reuse
 from tailrace.plan.rewrites import rewrite
 from tailrace.plan.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
+from tailrace.plan.typer import Types
 from tailrace.plan.zones import view_place
 from tailrace.source.frames import table_rows
 from tailrace.source.session import session
@@ -180,7 +182,8 @@ class Runner:
             return found
 
         typer = SparkTyper(self._db.spark)
-        return rewrite(build(query, relation, typer), typer), uses
+        root = rewrite(build(query, relation, typer), typer)
+        return reuse(root, (v.root for v in self._catalog.views.values()), Types(typer)), uses
 
     def _checked(self, sql: str, root: Node, uses: list[str]) -> tuple[Column, ...]:
         """The view's columns as Spark names them; a plan of other types than Spark's is refused."""
