@@ -99,6 +99,11 @@ _MAKERS: dict[str, Callable[[random.Random, str], Any]] = {
     "binary": lambda rng, _: rng.choice([b"", b"\x00", b"\x7f", b"\x80", b"\xff\x00", b"abc"]),
 }
 
+_NUMBERS = [
+    "0", "1", "-1", "7", "1.5", "0.05", "-100.00", "1e0", "2147483648", "0.000001", "12345.678901", "NULL",
+    "CAST(3 AS BIGINT)", "2.50", "(2)",
+]  # fmt: skip
+
 
 class Texts:
     """Random expressions, each of a family of types."""
@@ -115,8 +120,7 @@ class Texts:
 
     def number(self, depth: int) -> str:
         if depth == 0 or self._rng.random() < 0.15:
-            return self._pick(*"yhijlmfxzpqrnwvk", *"ijlpqn", "0", "1", "-1", "7", "1.5", "0.05", "-100.00", "1e0",
-                              "2147483648", "0.000001", "12345.678901", "NULL", "CAST(3 AS BIGINT)", "2.50", "(2)")  # fmt: skip
+            return self._pick(*"yhijlmfxzpqrnwvkijlpqn", *_NUMBERS)
         a, b = self.number(depth - 1), self.number(depth - 1)
         kind = self._rng.randrange(13)
         if kind < 6:
@@ -170,7 +174,7 @@ class Texts:
             f"substring({a}, {whole}, {self._rng.randrange(-1, 6)})", f"substring({a}, {whole})", f"left({a}, {whole})",
             f"right({a}, {whole})", f"({a} || {b})", f"concat({a}, {b}, {a})", f"trim({a})", f"ltrim({a})",
             f"rtrim({a})", f"coalesce({a}, {b})", f"if({self.truth(depth - 1)}, {a}, {b})", f"nullif({a}, {b})",
-            f"greatest({a}, {b})", f"substring({a} FROM {whole} FOR 3)", f"CAST({self._pick('i', 'l', 'p', 'd', 'b')} AS STRING)",
+            f"greatest({a}, {b})", f"substring({a} FROM {whole} FOR 3)", f"CAST({self._pick(*'ilpdb')} AS STRING)",
         )  # fmt: skip
 
     def day(self, depth: int) -> str:
@@ -181,7 +185,8 @@ class Texts:
         return self._pick(
             f"({a} + INTERVAL '{amount}' DAY)", f"({a} - INTERVAL '{amount}' MONTH)", f"({a} + INTERVAL {amount} YEAR)",
             f"date_add({a}, {amount})", f"date_sub({a}, {self._pick('y', 'h', amount)})", f"({a} + {amount})",
-            f"({a} - {amount})", f"add_months({a}, {amount})", f"last_day({a})", f"coalesce({a}, {self.day(depth - 1)})",
+            f"({a} - {amount})", f"add_months({a}, {amount})", f"last_day({a})",
+            f"coalesce({a}, {self.day(depth - 1)})",
             f"if({self.truth(depth - 1)}, {a}, {self.day(depth - 1)})", f"greatest({a}, {self.day(depth - 1)})",
         )  # fmt: skip
 

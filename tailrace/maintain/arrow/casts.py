@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 
 from tailrace.maintain.arrow import dates, decimals, numbers
 from tailrace.maintain.arrow.coercion import FLOATS, INTEGERS, is_decimal, known, parts
-from tailrace.maintain.arrow.nodes import VOID, Constant, Node, NotMine, Value, call, constant
+from tailrace.maintain.arrow.nodes import VOID, Call, Constant, Node, NotMine, Value, call, constant
 from tailrace.types import arrow
 
 _BITS = dict(zip(INTEGERS, (8, 16, 32, 64), strict=True))
 _PLAIN_SCALE = 6  # a decimal with more digits after the point may be written as 1E-7
+_EXACT_FLOAT = 1 << 24  # integers up to it are floats
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII)
 
@@ -61,12 +62,23 @@ def _from_decimal(node: Node, to: str) -> Node:
 
 def _from_float(node: Node, to: str) -> Node:
     if to in FLOATS:
+        _require_exact(node)
         return call(to, as_type, node, options=(arrow(to),))
     if to in INTEGERS:
         return call(to, numbers.saturated, node, options=(_BITS[to],))
     if to == "boolean":
         return call(to, is_nonzero, node)
     raise NotMine(f"CAST from {node.type} to {to}")
+
+
+def _require_exact(node: Node) -> None:
+    """Spark makes one cast of an integer's casts to float and on to double, and so keeps digits a float loses."""
+    if isinstance(node, Constant) and node.type == "float":
+        rounded = node.python is not None and abs(node.python) >= _EXACT_FLOAT
+    else:
+        rounded = isinstance(node, Call) and node.kernel is as_type and node.inputs[0].type in ("int", "bigint")
+    if rounded:
+        raise NotMine("an integer as a float as a double")
 
 
 def _from_other(node: Node, to: str) -> Node:
@@ -113,9 +125,11 @@ def is_nonzero(value: Value) -> Value:
 
 
 def date_to_string(value: Value) -> Value:
-    """Years beyond 9999 have a sign, as Java writes them."""
+    """yyyy-MM-dd; a year beyond 9999 has a sign, as Java writes it."""
     days = value.cast(pa.int32()).fill_null(0).to_numpy().astype(np.int64).view("M8[D]")
-    texts = np.datetime_as_string(days)
-    far = days >= np.datetime64("10000-01-01")
-    texts = np.where(far, np.char.add("+", texts), texts)
-    return pc.if_else(value.is_valid(), pa.array(texts.tolist(), pa.string()), pa.scalar(None, pa.string()))
+    texts = np.datetime_as_string(days).tolist()
+    years = days.astype("M8[Y]").astype(np.int64) + 1970
+    for row in np.flatnonzero((years < 0) | (years > 9999)).tolist():
+        year = int(years[row])
+        texts[row] = f"{'-' if year < 0 else '+'}{abs(year):04d}{texts[row][-6:]}"
+    return pc.if_else(value.is_valid(), pa.array(texts, pa.string()), pa.scalar(None, pa.string()))

@@ -73,7 +73,7 @@ def _plus_months(days: Days, months: int) -> Days:
     old = days.view("M8[D]").astype("M8[M]")
     new = old + np.timedelta64(months, "M")
     last = _days(new + np.timedelta64(1, "M")) - _days(new) - 1
-    return _days(new) + np.minimum(days - _days(old), last)
+    return np.asarray(_days(new) + np.minimum(days - _days(old), last))
 
 
 def last_day(value: Value) -> Value:

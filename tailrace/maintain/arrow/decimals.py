@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.maintain.arrow.nodes import Value
 from tailrace.maintain.arrow.coercion import MAX_PRECISION, natural
+from tailrace.maintain.arrow.nodes import Value
 
 Integers = npt.NDArray[Any]  # int64, or object: Python's integers
 Mask = npt.NDArray[np.bool_]
@@ -179,16 +179,18 @@ def _unscaled(array: pa.Array) -> Integers:
         low, high = np.where(valid, low, 0), np.where(valid, high, 0)
     if np.array_equal(high, low >> 63):
         return low
-    return high.astype(object) * (1 << 64) + low.view(np.uint64).astype(object)
+    return np.asarray(high.astype(object) * (1 << 64) + low.view(np.uint64).astype(object))
 
 
 def _shifted(integers: Integers, by: int) -> Integers:
     """Python's integers with `by` more digits after the point, rounded half up if it is negative."""
-    return integers * 10**by if by >= 0 else _quotients(integers, np.array(10**-by, dtype=object))
+    if by < 0:
+        return _quotients(integers, np.array(10**-by, dtype=object))
+    return np.asarray(integers * 10**by)
 
 
 def _quotients(integers: Integers, divisors: Integers) -> Integers:
     """integers / divisors rounded half up: away from zero."""
     size = np.abs(divisors)
     found = (2 * np.abs(integers) + size) // (2 * size)
-    return np.where((integers < 0) != (divisors < 0), -found, found)
+    return np.asarray(np.where((integers < 0) != (divisors < 0), -found, found))

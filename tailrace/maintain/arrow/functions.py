@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +28,11 @@ _LIKE = {k.__name__: k for k in (strings.equals, strings.starts, strings.ends, s
 
 def function(name: str, arguments: list[Node]) -> Node:
     """The call `name(arguments)`."""
-    name = name.lower()
+    found = _function(name.lower(), arguments)
+    return replace(found, literal=False) if isinstance(found, Constant) else found
+
+
+def _function(name: str, arguments: list[Node]) -> Node:
     if name in _PARTS and len(arguments) == 1:
         return date_part(_PARTS[name], arguments[0])
     if name in _TIMES and len(arguments) == 1:
@@ -166,7 +171,8 @@ def _byte_length(node: Node) -> Node:
 
 
 def _abs(node: Node) -> Node:
-    if not is_numeric(node.type):
+    # Beyond 34 digits Spark's abs rounds, and may fail.
+    if not is_numeric(node.type) or (is_decimal(node.type) and parts(node.type)[0] > 34):
         raise NotMine(f"abs of {node.type}")
     return call(node.type, pc.abs, node)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -41,7 +44,7 @@ def float_remainder(left: Value, right: Value) -> Value:
     return pc.if_else(valid, pa.array(rest), pa.scalar(None, pa.from_numpy_dtype(rest.dtype)))
 
 
-def plain(value: Value) -> np.ndarray:  # type: ignore[type-arg]
+def plain(value: Value) -> npt.NDArray[Any]:
     """As NumPy; what stands where a value is NULL has no meaning."""
     if isinstance(value, pa.Scalar):
         return np.asarray(0 if value.as_py() is None else value.as_py(), dtype=value.type.to_pandas_dtype())
@@ -50,7 +53,7 @@ def plain(value: Value) -> np.ndarray:  # type: ignore[type-arg]
     return np.asarray(value.to_numpy())
 
 
-def with_nulls_of(value: Value, found: np.ndarray) -> Value:  # type: ignore[type-arg]
+def with_nulls_of(value: Value, found: npt.NDArray[Any]) -> Value:
     """An array of what was found, NULL where the value it was found from is."""
     return pa.array(found, mask=value.is_null().to_numpy(zero_copy_only=False) if value.null_count else None)
 
