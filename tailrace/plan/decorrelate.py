@@ -205,7 +205,8 @@ class Decorrelation:
             return source
         texts = [text for text, _ in fresh]
         copied = [column(i) for i in range(len(source.node.columns))]
-        columns = tuple(map(Column, texts, self.types.of(source.node.columns, texts)))
+        names = [text if (p := column_of(text)) is None else source.node.columns[p].name for text in texts]
+        columns = tuple(map(Column, names, self.types.of(source.node.columns, texts)))
         node = Project(source.node, (*copied, *texts), source.node.columns + columns)
         return Lifted(node, source.ties + tuple(tie for _, tie in fresh))
 
