@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from tailrace.plan.emptiness import or_empty
-from tailrace.plan.expressions import cast, column, conjuncts, equality, refs, remap
+from tailrace.plan.expressions import cast, column, conjuncts, equality, refs, remap, substitute
 from tailrace.plan.joining import filtered, joined, selected
 from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, UnionAll, column_of
 from tailrace.plan.outer import outer_refs, reads_outer, with_outer
@@ -115,7 +115,12 @@ class Decorrelation:
         expressions = [self._inside(e, source) for e in node.expressions]
         ties = tuple(source.node.columns[p] for p in source.tied)
         expressions += [column(p) for p in source.tied]
-        return replace(source, node=Project(source.node, tuple(expressions), node.output + ties))
+        below = source.node
+        if isinstance(below, Project) and all(column_of(e) is not None for e in below.expressions):
+            # One projection, so that a key is not lost between two copies of its column.
+            expressions = [substitute(e, below.expressions) for e in expressions]
+            below = below.input
+        return replace(source, node=Project(below, tuple(expressions), node.output + ties))
 
     def aggregate(self, node: Aggregate) -> Lifted:
         """Grouped by the ties too. Without GROUP BY, groups of no rows are missing."""

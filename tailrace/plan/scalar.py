@@ -55,8 +55,8 @@ def scalar(left: Node, plan: Node, outer: Decorrelation, *, needed: bool) -> tup
         return _aggregated(left, total, outer, needed=needed)
     found = outer.lift(plan)
     if not at_most_one(found.node, found.tied, outer.types):
-        reason = "it may have several rows; take max(...) of them, or all columns of a key = ..."
-        raise unsupported("a scalar subquery without an aggregate", outer.origin, reason)
+        reason = "nothing says that it has one row at most; take max(...), or LIMIT 1, or compare a whole key by ="
+        raise unsupported("a scalar subquery of several rows", outer.origin, reason)
     found = _keyed(found)
     kind: JoinKind = "inner" if needed or one_row(found.node) else "left"
     condition = found.conditions(len(left.columns), found.width)

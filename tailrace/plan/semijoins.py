@@ -8,7 +8,7 @@ from tailrace.plan.nodes import Filter, Join, Node, Project, column_of
 
 
 def push_semi_join(semi: Join) -> Node | None:
-    """The same rows, with the semi or anti join below a join that repeats the rows it decides on; None if there is none."""
+    """A semi or anti join moved below the join that repeats the rows it decides on; None if there is none."""
     return _pushed(semi.left, semi) if semi.kind in ("semi", "anti") and semi.left_on else None
 
 
