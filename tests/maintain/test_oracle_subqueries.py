@@ -103,12 +103,13 @@ def test_oracle_equals_recompute(db: tr.Database, family: str) -> None:
     for number, sql in enumerate(FAMILIES[family]):
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
     model.check()
-    for changed in ("aaacce", "ce", "acce"):
-        for _ in range(rng.randrange(1, 12)):
+    for changed in ("aaacce", "ce"):
+        for _ in range(rng.randrange(4, 12)):
             random_step(rng, model, rng.choice(changed), 12)
         db.refresh()
         model.check()
-    for name in "cae":
-        model.delete(name, [k if len(k) > 1 else k[0] for k in model.tables[name]])
+    for names in ("c", "ae"):  # subqueries without rows, then no rows at all
+        for name in names:
+            model.delete(name, [k if len(k) > 1 else k[0] for k in model.tables[name]])
         db.refresh()
         model.check()
