@@ -98,7 +98,7 @@ def db(tmp_path: Path, spark: Any) -> Any:
 def test_oracle_equals_recompute(db: tr.Database, family: str) -> None:
     rng = random.Random(family)
     model = Model(db)
-    for _ in range(6):
+    for _ in range(0 if family == "grouped" else 6):  # one begins with empty tables
         random_step(rng, model, rng.choice("ace"), 12)
     for number, sql in enumerate(FAMILIES[family]):
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")

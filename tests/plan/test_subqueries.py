@@ -45,7 +45,11 @@ def test_tpch_joins_by_keys(path: Path) -> None:
         ("select a from t where b in (select a, b from u)", "1 values IN a subquery of 2 columns", (1, 29)),
         ("select a from t where b in (select nope from u)", "no column named 'nope'", (1, 36)),
         ("select a from t where exists (select 1 from u where u.a = t.nope)", "no column named 't.nope'", (1, 59)),
-        ("select b from t group by b having exists (select 1 from u where u.a = t.d)", "no column named 't.d'", (1, 71)),
+        (
+            "select b from t group by b having exists (select 1 from u where u.a = t.d)",
+            "no column named 't.d'",
+            (1, 71),
+        ),
         ("select a from t where (select max(b) from u)", "WHERE needs a condition", (1, 24)),
     ],
 )
