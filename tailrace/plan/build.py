@@ -153,7 +153,7 @@ def _items(select: exp.Select, scope: Scope, held: Held) -> list[Item]:
     items: list[Item] = []
     aliases: dict[str, exp.Expr] = {}
     for tree in select.expressions:
-        if tree.is_star and not isinstance(tree, exp.Anonymous):
+        if tree.is_star and not isinstance(tree, exp.Anonymous | exp.Query):
             items += _star(tree, scope)
             continue
         made = generator_item(tree, len(items))

@@ -10,13 +10,13 @@ in, and whose columns are then the ties.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from tailrace.plan.emptiness import or_empty
-from tailrace.plan.expressions import cast, column, conjuncts, equality, refs, remap
+from tailrace.plan.expressions import cast, column, conjuncts, equality, refs, remap, substitute
 from tailrace.plan.joining import filtered, joined, selected
 from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, UnionAll, column_of
 from tailrace.plan.outer import outer_refs, reads_outer, with_outer
@@ -98,10 +98,16 @@ class Decorrelation:
 
     def _filter(self, source: Lifted, condition: Sequence[str]) -> Lifted:
         outside = [c for c in condition if outer_refs(c, self.depth)]
-        source = replace(source, node=filtered(source.node, [c for c in condition if c not in outside]))
+        plain = [c for c in condition if c not in outside]
         found = [(c, self._tie(source.node, c)) for c in outside]
         rest = [c for c, tie in found if tie is None]
-        tied = self._tied(source, [tie for _, tie in found if tie is not None])
+        inner: dict[Tie, str] = {}
+        for text, tie in (tie for _, tie in found if tie is not None):
+            # Two columns that equal the same outer one equal each other: their tables meet by that.
+            if inner.setdefault(tie, text) != text:
+                plain.append(_equal(inner[tie], text, tie.null_safe))
+        source = replace(source, node=filtered(source.node, plain))
+        tied = self._tied(source, inner)
         if not self._reads(rest) <= self._known(tied).keys():
             # All of it goes through the domain, so that the equalities find its rows.
             rest = outside
@@ -115,7 +121,12 @@ class Decorrelation:
         expressions = [self._inside(e, source) for e in node.expressions]
         ties = tuple(source.node.columns[p] for p in source.tied)
         expressions += [column(p) for p in source.tied]
-        return replace(source, node=Project(source.node, tuple(expressions), node.output + ties))
+        below = source.node
+        if isinstance(below, Project) and all(column_of(e) is not None for e in below.expressions):
+            # One projection, so that a key is not lost between two copies of its column.
+            expressions = [substitute(e, below.expressions) for e in expressions]
+            below = below.input
+        return replace(source, node=Project(below, tuple(expressions), node.output + ties))
 
     def aggregate(self, node: Aggregate) -> Lifted:
         """Grouped by the ties too. Without GROUP BY, groups of no rows are missing."""
@@ -199,15 +210,15 @@ class Decorrelation:
         one, other = (t if kind == common else cast(t, common) for t, kind in zip((one, other), kinds, strict=True))
         return one, Tie(other, null_safe)
 
-    def _tied(self, source: Lifted, found: Iterable[tuple[str, Tie]]) -> Lifted:
-        fresh = list(dict.fromkeys(found))
-        if not fresh:
+    def _tied(self, source: Lifted, found: Mapping[Tie, str]) -> Lifted:
+        if not found:
             return source
-        texts = [text for text, _ in fresh]
+        texts = list(found.values())
         copied = [column(i) for i in range(len(source.node.columns))]
-        columns = tuple(map(Column, texts, self.types.of(source.node.columns, texts)))
+        names = [text if (p := column_of(text)) is None else source.node.columns[p].name for text in texts]
+        columns = tuple(map(Column, names, self.types.of(source.node.columns, texts)))
         node = Project(source.node, (*copied, *texts), source.node.columns + columns)
-        return Lifted(node, source.ties + tuple(tie for _, tie in fresh))
+        return Lifted(node, source.ties + tuple(found))
 
     def _over_domain(self, source: Lifted, positions: Iterable[int]) -> Lifted:
         """The subquery for each value of the domain."""

@@ -10,7 +10,7 @@ from tailrace.plan.refuse import unsupported
 
 _ZERO = ("approx_count_distinct", "count", "count_if", "regr_count")
 _NO_ELEMENTS = ("array_agg", "collect_list", "collect_set")
-_SKETCHES = ("approx_top_k", "bitmap_", "count_min_sketch", "hll_", "kll_", "theta_", "tuple_")
+_SKETCHES = ("approx_top_k", "bitmap_", "collect_union", "count_min_sketch", "hll_", "kll_", "theta_", "tuple_")
 
 
 def or_empty(call: Call, text: str, origin: exp.Expr) -> str:

@@ -66,6 +66,7 @@ class Environment:
     def condition(self, tree: exp.Expr, relation: Relation, clause: str) -> list[str]:
         """The conjuncts of WHERE or ON, with placeholders for subqueries."""
         tree = cut(tree, self.held)
+        refuse_expression(tree)
         for node in tree.walk():
             if functions.is_aggregate(node):
                 message = f"aggregate {functions.name(node)}() cannot stand in {clause}"

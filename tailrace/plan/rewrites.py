@@ -16,6 +16,7 @@ from tailrace.plan.joining import filtered
 from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, OneRow, Project, Scan, UnionAll, column_of
 from tailrace.plan.ordering import order_joins
 from tailrace.plan.pruning import prune_columns
+from tailrace.plan.semijoins import push_semi_join
 from tailrace.plan.typer import Typer, Types
 
 Rewrite = Callable[[Node, Types], Node]
@@ -118,6 +119,15 @@ def _branches(node: Node) -> Iterable[Node]:
     return node.branches if isinstance(node, UnionAll) else (node,)
 
 
+def push_semi_joins(node: Node, types: Types) -> Node:
+    """Let a semi or anti join decide on rows before another join repeats them.
+
+    semi(0=0, inner(0=0, a, b key (0, 1)), c) -> inner(0=0, semi(0=0, a, c), b key (0, 1))
+    """
+    node = map_inputs(node, lambda child: push_semi_joins(child, types))
+    return (push_semi_join(node) if isinstance(node, Join) else None) or node
+
+
 def drop_distinct(node: Node, types: Types) -> Node:
     """Drop a DISTINCT over rows that a key already makes distinct.
 
@@ -145,7 +155,14 @@ def map_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
     raise TypeError(type(node).__name__)
 
 
-REWRITES: tuple[Rewrite, ...] = (push_filters, order_joins, merge_projects, drop_distinct, prune_columns)
+REWRITES: tuple[Rewrite, ...] = (
+    push_filters,
+    order_joins,
+    push_semi_joins,
+    merge_projects,
+    drop_distinct,
+    prune_columns,
+)
 
 
 def rewrite(node: Node, typer: Typer | Types) -> Node:

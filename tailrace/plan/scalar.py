@@ -8,20 +8,21 @@ What is computed of the aggregates is computed above the join, where also groups
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.decorrelate import Decorrelation
+from tailrace.plan.decorrelate import Decorrelation, Lifted
 from tailrace.plan.dialect import place
 from tailrace.plan.emptiness import is_null_over_nothing, or_empty
 from tailrace.plan.expressions import column, conjoin, conjuncts, parse_expr, position_of, substitute
 from tailrace.plan.facts import at_most_one, one_row
-from tailrace.plan.joining import joined
-from tailrace.plan.nodes import Aggregate, Filter, Join, JoinKind, Node, Project
+from tailrace.plan.joining import joined, selected
+from tailrace.plan.nodes import Aggregate, Call, Filter, Join, JoinKind, Node, Project
 from tailrace.plan.outer import outer_refs, reads_outer, with_outer
 from tailrace.plan.refuse import unsupported
+from tailrace.types import is_scalar
 
 # Operators whose value is NULL as soon as one operand is.
 STRICT = (
@@ -54,11 +55,23 @@ def scalar(left: Node, plan: Node, outer: Decorrelation, *, needed: bool) -> tup
         return _aggregated(left, total, outer, needed=needed)
     found = outer.lift(plan)
     if not at_most_one(found.node, found.tied, outer.types):
-        reason = "it may have several rows; take max(...) of them, or all columns of a key = ..."
-        raise unsupported("a scalar subquery without an aggregate", outer.origin, reason)
-    kind: JoinKind = "inner" if needed else "left"
+        reason = "nothing says that it has one row at most; take max(...), or LIMIT 1, or compare a whole key by ="
+        raise unsupported("a scalar subquery of several rows", outer.origin, reason)
+    found = _keyed(found)
+    kind: JoinKind = "inner" if needed or one_row(found.node) else "left"
     condition = found.conditions(len(left.columns), found.width)
     return joined(left, found.node, kind, condition, outer.types), column(len(left.columns))
+
+
+def _keyed(found: Lifted) -> Lifted:
+    """At most one row for each value of the ties, and a plan that shows it: rows of the join keep their key."""
+    kind = found.node.columns[0].type
+    if (found.node.key is not None and set(found.node.key) <= set(found.tied)) or not is_scalar(kind):
+        return found
+    value = Call("max", (0,), distinct=False, sql="MAX(_0)", type=kind)
+    count = len(found.ties)
+    grouped = Aggregate(found.node, tuple(found.tied), (value,))
+    return replace(found, node=selected(grouped, [count, *range(count)]))
 
 
 @dataclass(frozen=True)
