@@ -63,16 +63,19 @@ class Changes:
 
     def rf2(self, count: int) -> int:
         """Delete random orders with their lineitems; how many operations that is."""
-        return self.delete(self.pick(count))
+        (picked,) = self.picks(count, 1)
+        return self.delete(picked)
 
     def fresh(self, count: int) -> Orders:
         """New orders, not yet inserted."""
         keys, self._free = self._free[:count], self._free[count:]
         return fresh_orders(self._rng, self._stock, keys, self._aimed)
 
-    def pick(self, count: int) -> Orders:
-        """Random orders as they are in the tables."""
-        at = self._rng.choice(self.orders, count, replace=False)
+    def picks(self, count: int, times: int) -> list[Orders]:
+        """Random orders as they are in the tables, several times, none of them twice."""
+        return [self._read(at) for at in self._rng.choice(self.orders, (times, count), replace=False)]
+
+    def _read(self, at: Numbers) -> Orders:
         keys, lines = self._keys[at].tolist(), self._lines[at].tolist()
         pairs = [(key, line + 1) for key, n in zip(keys, lines, strict=True) for line in range(n)]
         return Orders(self._db.table("orders").get_many(keys), self._db.table("lineitem").get_many(pairs))
