@@ -104,9 +104,7 @@ class Queries:
         kinds = self._kinds()
         branches = [self._select(depth - 1, named, kinds) for _ in range(self._rng.choice([2, 2, 3]))]
         word = self._rng.choice(["UNION ALL", "UNION ALL", "UNION"])
-        return Query(
-            f" {word} ".join(b.sql for b in branches), _merged(branches), sum(b.size for b in branches)
-        )
+        return Query(f" {word} ".join(b.sql for b in branches), _merged(branches), sum(b.size for b in branches))
 
     def _set_operation(self, depth: int, named: Named) -> Query:
         kinds = self._kinds()[:2]

@@ -119,9 +119,7 @@ class Sources:
         alias = self._fresh("t")
         kinds = self._rng.sample(["int", "str", "dec", "date", "bool"], self._rng.randrange(1, 4))
         names = [self._fresh("c") for _ in kinds]
-        rows = [
-            ", ".join(self._expressions.literal(k).sql for k in kinds) for _ in range(self._rng.randrange(1, 4))
-        ]
+        rows = [", ".join(self._expressions.literal(k).sql for k in kinds) for _ in range(self._rng.randrange(1, 4))]
         listed = ", ".join(f"({row})" for row in rows)
         refs = tuple(Ref(f"{alias}.{n}", k, 0, n) for n, k in zip(names, kinds, strict=True))
         return Source(f"(VALUES {listed}) AS {alias}({', '.join(names)})", refs, len(rows))
@@ -143,7 +141,9 @@ class Sources:
         if shared and kind != "CROSS" and self._features.on(self._rng, "using", 0.35):
             return self._using(left, right, kind, shared)
         on, by_key = ("", False) if kind == "CROSS" else self._condition(left, right)
-        if (kind == "CROSS" or not by_key) and (left.size * right.size > LARGEST or not self._features.weight("nonequi")):
+        if (kind == "CROSS" or not by_key) and (
+            left.size * right.size > LARGEST or not self._features.weight("nonequi")
+        ):
             return left
         refs = left.refs if kind in ("LEFT SEMI", "LEFT ANTI") else left.refs + right.refs
         word = "" if kind == "INNER" and self._rng.random() < 0.5 else f"{kind} "
