@@ -18,7 +18,7 @@ LONGEST = 4000  # characters of a query worth reading
 
 def random_query(rng: random.Random, features: Features, named: Named) -> Query:
     """A query of up to four levels."""
-    for depth in (rng.choice([1, 2, 2, 3, 3, 4]), 2, 1, 0):
+    for depth in (rng.choice([0, 1, 1, 2, 2, 2, 3, 3, 4]), 2, 1, 0):
         query = Queries(rng, features).query(depth, named)
         if len(query.sql) <= LONGEST:
             break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -49,13 +49,14 @@ class Outcome:
     maintained: int = 0
     compared: int = 0
     filled: int = 0  # comparisons of answers that have rows at all
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, other: Outcome) -> None:
         self.findings += other.findings
         self.invalid += other.invalid
         self.refused += other.refused
-        self.seconds.update(other.seconds)
+        for name, seconds in other.seconds.items():
+            self.seconds[name] += seconds
         self.maintained += other.maintained
         self.compared += other.compared
         self.filled += other.filled
@@ -96,6 +97,8 @@ class Player:
     def __init__(self, spark: SparkSession, path: Path, scenario: Scenario) -> None:
         self._scenario, self.outcome = scenario, Outcome()
         self._db = tr.open(path, spark=spark, map_size=1 << 28, durable=False)
+        for name in ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode"):
+            self._db.spark.conf.set(name, _INTERPRETED[name])
         for table in scenario.tables:
             self._db.sql(table.ddl)
         self._model = Model(self._db)
@@ -111,9 +114,10 @@ class Player:
             late = self._scenario.late
             self._create([v for v in self._scenario.views if v.number not in late])
             self._compare()
-            for self._epoch, epoch in enumerate(self._scenario.epochs, start=1):
+            for number, epoch in enumerate(self._scenario.epochs, start=1):
+                self._epoch = number
                 self._run(epoch)
-                if self._epoch == len(self._scenario.epochs) // 2:
+                if number == len(self._scenario.epochs) // 2:
                     self._create([v for v in self._scenario.views if v.number in late])
                 self._compare()
             self._verify()

@@ -13,7 +13,7 @@ from tailrace_fuzz.schemas import TableSchema, random_schema
 from tailrace_fuzz.sources import Named, Query
 
 PER_STORE = 20
-EPOCHS = 5
+EPOCHS = 4
 
 
 @dataclass(frozen=True)
@@ -67,5 +67,12 @@ def scenario(seed: int | str, group: int, features: Features, count: int = PER_S
         loose = frozenset(i for i, c in enumerate(query.columns) if c.grade == 2)
         views.append(View(number, query.sql, loose, uses))
         made.append((views[-1].name, query))
-    late = frozenset(v.number for v in views if rng.random() < 0.2)
-    return Scenario(tables, tuple(views), late, fill, epochs)
+    return Scenario(tables, tuple(views), _late(rng, views), fill, epochs)
+
+
+def _late(rng: random.Random, views: Sequence[View]) -> frozenset[int]:
+    late: set[int] = set()
+    for view in views:
+        if rng.random() < 0.2 or late.intersection(view.uses):
+            late.add(view.number)
+    return frozenset(late)

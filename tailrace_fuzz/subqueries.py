@@ -10,6 +10,7 @@ from tailrace_fuzz.expressions import Expr, Expressions, Ref
 from tailrace_fuzz.features import Features
 from tailrace_fuzz.sources import Named, Source, Sources
 
+_COMPARED = ("int", "dec", "dbl", "str", "date", "ts", "ntz")
 _SCALAR_KINDS = ("int", "dec", "str", "date")
 
 
@@ -77,11 +78,8 @@ class Subqueries:
 
 def _pairs(scope: Sequence[Ref], source: Source) -> list[tuple[Ref, Ref]]:
     """Columns that may be compared. One without a qualifier would be looked for inside the subquery first."""
-    return [
-        (a, b) for a in scope for b in source.refs
-        if a.kind == b.kind and a.kind not in ("bool", "bin") and not a.kind.startswith("arr") and max(a.grade, b.grade) < 2
-        and "." in a.sql
-    ]  # fmt: skip
+    outer = [r for r in scope if r.kind in _COMPARED and r.grade < 2 and "." in r.sql]
+    return [(a, b) for a in outer for b in source.refs if a.kind == b.kind and b.grade < 2]
 
 
 def _where(conditions: Sequence[str]) -> str:

@@ -209,11 +209,17 @@ def _reference(position: int, origin: exp.Expr) -> exp.Column:
 
 
 def _named_struct(arguments: list[exp.Expr]) -> exp.Expr:
-    """`struct(a, b + 1)` as `named_struct('a', a, 'col2', b + 1)`, the names that Spark gives."""
+    """`struct(a, b + 1)` as `named_struct('a', a, 'col2', b + 1)`, the names that Spark gives.
+
+    But for `struct(a, a)`: no state can hold two fields of one name, and inside of an expression names mean nothing.
+    """
     pairs: list[exp.Expr] = []
+    taken: set[str] = set()
     for index, argument in enumerate(arguments):
         named = isinstance(argument, exp.Alias | exp.Column | exp.Dot)
         name = argument.alias_or_name if named else f"col{index + 1}"
+        name = name if name not in taken else f"{name}_{index + 1}"
+        taken.add(name)
         value = argument.this if isinstance(argument, exp.Alias) else argument
         pairs += [exp.Literal.string(name), value.copy()]
     return exp.Anonymous(this="named_struct", expressions=pairs)
