@@ -221,7 +221,9 @@ class Compiler:
         if arrangements.is_generic(node):
             return self._affected(node)
         slots, answers = plan_slots(node)
-        contributions = self._raw(node, slots) if slots.floats or slots.values else self._summed(node, slots)
+        contributions = (
+            self._raw(node, slots) if slots.floats or slots.spreads or slots.values else self._summed(node, slots)
+        )
         if contributions is None:
             return None
         columns, names = node.input.columns, [column(i) for i in range(len(node.groups))]
@@ -231,6 +233,7 @@ class Compiler:
             tuple(columns[p] for p in node.groups),
             tuple(c.type for c in slots.sums),
             len(slots.floats),
+            len(slots.spreads),
             tuple(
                 Values(self._states[by_column[p].fingerprint], columns[p].type, p in slots.ends) for p in slots.values
             ),
@@ -244,6 +247,7 @@ class Compiler:
         if delta is None:
             return None
         floats = [f"CAST({column(p)} AS DOUBLE) AS f{i}" for i, p in enumerate(slots.floats)]
+        floats += [f"CAST({column(p)} AS DOUBLE) AS m{i}" for i, p in enumerate(slots.spreads)]
         values = [f"{column(p)} AS x{i}" for i, p in enumerate(slots.values)]
         frame = self._contributed(node, slots, self._seeded(node, delta.frame), floats + values)
         names = [column(i) for i in range(len(node.groups))]
