@@ -278,6 +278,7 @@ class Compiler:
             tuple(columns[p] for p in node.groups),
             tuple(c.type for c in slots.sums),
             len(slots.floats),
+            len(slots.spreads),
             tuple(
                 Values(self._states[by_column[p].fingerprint], columns[p].type, p in slots.ends) for p in slots.values
             ),
@@ -297,7 +298,7 @@ class Compiler:
         A large delta of numbers is summed before it travels: by the reader of the log, or by Spark, whose shuffle
         places groups just as shards are placed.
         """
-        raw = bool(slots.floats or slots.values)
+        raw = bool(slots.floats or slots.spreads or slots.values)
         if not raw and (totals := self._log_totals(node, slots)) is not None:
             return totals if self._stages.single else self._summed(node, slots, totals)
         delta = self.delta(node.input, net=raw)
@@ -306,6 +307,7 @@ class Compiler:
         items = [(column(p), column(i), node.input.columns[p].type) for i, p in enumerate(node.groups)]
         items += [(c.sql, f"s{i}", c.type) for i, c in enumerate(slots.sums)]
         items += [(f"CAST({column(p)} AS DOUBLE)", f"f{i}", "double") for i, p in enumerate(slots.floats)]
+        items += [(f"CAST({column(p)} AS DOUBLE)", f"m{i}", "double") for i, p in enumerate(slots.spreads)]
         items += [(column(p), f"x{i}", node.input.columns[p].type) for i, p in enumerate(slots.values)]
         seeded = self._seeded(node, delta)
         by = tuple(range(len(node.groups))) if seeded.by == node.groups else None

@@ -26,6 +26,7 @@ WIDE = 28
 SPLIT = 6
 # Digits of a decimal up to which sum / count keeps every digit that Spark's AVG shows.
 AVERAGED = 18
+SPREADS = ("std", "stddev", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "variance")
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)\Z")
 
@@ -114,6 +115,8 @@ def rule(call: Call, input_columns: Sequence[Column]) -> RuleName:
         return "distinct" if one_scalar else "generic"
     if call.function == "count" or (call.function == "count_if" and types):
         return "additive"
+    if call.function in SPREADS and len(types) == 1:
+        return "additive" if types[0] in _INTEGERS or is_float(types[0]) or _DECIMAL.match(types[0]) else "generic"
     summed = call.function in ("sum", "avg", "mean") and len(types) == 1
     return "additive" if summed and _adds(call, types[0]) else "generic"
 

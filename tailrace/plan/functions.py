@@ -32,7 +32,9 @@ AGGREGATES = _words("""
 """)
 
 # Maintained by rules of their own (see `arrangements.rule`), which read their argument as a column.
-SIMPLE_AGGREGATES = _words("avg count count_if max mean min sum")
+SIMPLE_AGGREGATES = _words("""
+    avg count count_if max mean min std stddev stddev_pop stddev_samp sum var_pop var_samp variance
+""")
 
 GENERATORS = _words("""
     explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer stack

@@ -15,7 +15,8 @@ from itertools import chain, combinations, product
 
 from sqlglot import exp
 
-from tailrace.plan.expressions import column
+from tailrace.plan.dialect import generate
+from tailrace.plan.expressions import column, parse_expr
 from tailrace.plan.nodes import Generate, Node, Project
 from tailrace.plan.refuse import unsupported
 from tailrace.types import Column
@@ -113,7 +114,7 @@ class Sets:
         width = len(node.columns)
         listed = ", ".join(f"{n}L" for n in self.numbers)
         number = Column("grouping_id", "bigint")
-        each = Generate(node, f"EXPLODE(ARRAY({listed}))", (number,), (0,))
+        each = Generate(node, generate(parse_expr(f"EXPLODE(ARRAY({listed}))")), (number,), (0,))
         grouped = [self._of_set(i, column(width)) for i in range(self.count)]
         expressions = (*grouped, column(width), *(column(i) for i in range(width)))
         return Project(each, expressions, (*node.columns[: self.count], number, *node.columns))
@@ -122,7 +123,8 @@ class Sets:
         having = [n for n, members in zip(self.numbers, self.members, strict=True) if index in members]
         if len(having) == len(self.members):
             return column(index)
-        return f"CASE WHEN {number} IN ({', '.join(f'{n}L' for n in having)}) THEN {column(index)} END"
+        listed = ", ".join(f"{n}L" for n in having)
+        return generate(parse_expr(f"CASE WHEN {number} IN ({listed}) THEN {column(index)} END"))
 
     def grouping_id(self) -> str:
         """SQL of grouping_id() over the aggregate's output, where the number follows the group columns."""

@@ -40,8 +40,17 @@ def pivoted(relation: Relation, pivot: exp.Pivot, env: Environment) -> Relation:
     return Relation(turned.node, Scope.of(turned.node, alias.name))
 
 
+def _field(pivot: exp.Pivot) -> exp.Expr:
+    """What stands between FOR and the closing parenthesis."""
+    fields: list[exp.Expr] = pivot.args["fields"]
+    odd = any(pivot.args.get(k) for k in ("group", "default_on_null"))
+    if odd or len(fields) != 1 or not fields[0].expressions or isinstance(fields[0].expressions[0], exp.PivotAny):
+        raise unsupported("this PIVOT", pivot, "Spark SQL has PIVOT (... FOR columns IN (values))")
+    return fields[0]
+
+
 def _pivot(relation: Relation, pivot: exp.Pivot, env: Environment) -> Relation:
-    (field,) = pivot.args["fields"]
+    field = _field(pivot)
     columns = field.this.expressions if isinstance(field.this, exp.Tuple) else [field.this]
     calls = [_Aggregate(tree, relation, env) for tree in pivot.expressions]
     turned = [env.resolve(c, relation) for c in columns]
@@ -134,7 +143,7 @@ def _kept_names(node: Node, kept: Sequence[Entry]) -> Scope:
 
 
 def _unpivot(relation: Relation, pivot: exp.Pivot, env: Environment) -> Relation:
-    (field,) = pivot.args["fields"]
+    field = _field(pivot)
     (target,) = pivot.expressions
     values = [i.name for i in (target.expressions if isinstance(target, exp.Tuple) else [target])]
     rows = [_unpivoted(item, relation, env) for item in field.expressions]

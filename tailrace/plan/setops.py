@@ -22,7 +22,7 @@ from tailrace.plan.joining import filtered, selected
 from tailrace.plan.nodes import Aggregate, Call, Generate, Node, Project, UnionAll
 from tailrace.types import Column
 
-_LEFT, _RIGHT = "1L", "0L"
+_THERE, _NOT = "CAST(1 AS BIGINT)", "CAST(0 AS BIGINT)"
 
 
 def combined(query: exp.SetOperation, left: Node, right: Node, env: Environment) -> Node:
@@ -41,7 +41,7 @@ def combined(query: exp.SetOperation, left: Node, right: Node, env: Environment)
     if once:
         kept = filtered(counted, [f"{ours} > 0", f"{theirs} {'>' if keeps else '='} 0"])
         return selected(kept, range(width))
-    copies = f"LEAST({ours}, {theirs})" if keeps else f"GREATEST({ours} - {theirs}, 0L)"
+    copies = f"LEAST({ours}, {theirs})" if keeps else f"GREATEST({ours} - {theirs}, {_NOT})"
     made = (Column("copy", "int"),)
     return selected(Generate(counted, f"EXPLODE(ARRAY_REPEAT(1, CAST({copies} AS INT)))", made), range(width))
 
@@ -65,7 +65,7 @@ def _counted(sides: Sequence[Node]) -> Node:
     tags = (Column("l", "bigint"), Column("r", "bigint"))
     marked = [
         Project(side, (*copied, *tag), side.columns + tags)
-        for side, tag in zip(sides, ((_LEFT, _RIGHT), (_RIGHT, _LEFT)), strict=True)
+        for side, tag in zip(sides, ((_THERE, _NOT), (_NOT, _THERE)), strict=True)
     ]
     sums = tuple(Call("sum", (p,), False, f"SUM({column(p)})", "bigint") for p in (width, width + 1))
     return Aggregate(UnionAll(tuple(marked)), tuple(range(width)), sums)

@@ -108,7 +108,7 @@ def _summed(kind: str, *, average: bool) -> str:
 
 
 def _annotated(tree: exp.Expression, columns: Sequence[Column]) -> str:
-    schema = {"r": {f"_{i}": c.type for i, c in enumerate(columns)}}
+    schema = {"r": {f"_{i}": c.type for i, c in enumerate(columns)} or {"none": "int"}}
     query = exp.select(tree.copy()).from_("r")
     for node in query.find_all(exp.Column):
         if not node.table:

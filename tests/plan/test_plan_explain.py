@@ -16,6 +16,10 @@ VIEWS = {
     "again": "select price p, id, name from customers c, orders o where o.cust = c.cust and price > 5",
     "ranges": "select b, min(a) as lo, count(distinct c) as k from t group by b having count(*) > 1",
     "spread": "select b, stddev(a) as s from t group by b",
+    "middle": "select b, median(a) as s from t group by b",
+    "common": "select b from t intersect select b from u",
+    "rolled": "select b, count(*) as n from t group by rollup(b)",
+    "fixed": "select k, x from nested, (values (1), (2)) v(x)",
     "unmatched": "select t.a, u.e from t left join u on t.a = u.a and t.b > u.b",
     "bag": "select distinct b from (select b from t union all select b from u)",
 }
