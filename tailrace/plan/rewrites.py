@@ -13,7 +13,8 @@ from dataclasses import replace
 from tailrace.plan.environment import renamed
 from tailrace.plan.expressions import column, conjoin, conjuncts, refs, remap, shift, substitute
 from tailrace.plan.joining import filtered
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, column_of
+from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, TopK, UnionAll, Window, column_of
+from tailrace.plan.numbering import first_numbers
 from tailrace.plan.ordering import order_joins
 from tailrace.plan.pruning import prune_columns
 from tailrace.plan.typer import Typer, Types
@@ -46,6 +47,8 @@ def _push(node: Node, conditions: list[str]) -> Node:
             return _push_aggregate(node, conditions)
         case Join():
             return _push_join(node, conditions)
+        case Window() | TopK():
+            return _push_partitions(node, conditions)
         case _:
             return filtered(node, conditions)
 
@@ -62,6 +65,13 @@ def _push_aggregate(node: Aggregate, conditions: list[str]) -> Node:
     above = [c for c in conditions if c not in below]
     source = _push(node.input, [remap(c, groups) for c in below])
     return filtered(replace(node, input=source), above)
+
+
+def _push_partitions(node: Window | TopK, conditions: list[str]) -> Node:
+    # A condition on partitions alone drops whole partitions; any other would change what their rows see.
+    below = [c for c in conditions if refs(c) and refs(c) <= set(node.partition)]
+    above = [c for c in conditions if c not in below]
+    return filtered(replace(node, input=_push(node.input, below)), above)
 
 
 def _push_join(node: Join, conditions: list[str]) -> Node:
@@ -123,6 +133,14 @@ def drop_distinct(node: Node, types: Types) -> Node:
     return node
 
 
+def limit_numbers(node: Node, types: Types) -> Node:
+    """Keep the first rows of each partition where a filter on their numbers asks for no others.
+
+    filter(_2 <= 3; window(row_number() by _0; t)) -> top(3 by _0; t)
+    """
+    return first_numbers(map_inputs(node, lambda child: limit_numbers(child, types)))
+
+
 def map_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
     """The node over changed inputs."""
     match node:
@@ -132,12 +150,19 @@ def map_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
             return replace(node, left=change(left), right=change(right))
         case UnionAll(branches):
             return UnionAll(tuple(change(b) for b in branches))
-        case Filter() | Project() | Aggregate():
+        case Filter() | Project() | Aggregate() | Window() | TopK():
             return replace(node, input=change(node.input))
     raise TypeError(type(node).__name__)
 
 
-REWRITES: tuple[Rewrite, ...] = (push_filters, order_joins, merge_projects, drop_distinct, prune_columns)
+REWRITES: tuple[Rewrite, ...] = (
+    push_filters,
+    limit_numbers,
+    order_joins,
+    merge_projects,
+    drop_distinct,
+    prune_columns,
+)
 
 
 def rewrite(node: Node, typer: Typer | Types) -> Node:
