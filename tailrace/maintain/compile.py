@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace.delta import WEIGHT, column
+from tailrace.maintain import windows
 from tailrace.maintain.accumulators import Accumulate
 from tailrace.maintain.affected import LIVE, Affected, Outputs
 from tailrace.maintain.arranged import Arranged
@@ -23,8 +24,9 @@ from tailrace.maintain.joins import SIDE, JoinRule, side_column
 from tailrace.maintain.sinks import REPORT_DDL, Sink
 from tailrace.maintain.slots import Slots, plan_slots
 from tailrace.maintain.stages import Stages
+from tailrace.maintain.topk import First
 from tailrace.plan import arrangements
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, column_of
+from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, TopK, UnionAll, Window, column_of
 from tailrace.plan.zones import placement
 from tailrace.source.frames import table_delta, table_totals
 from tailrace.source.totals import Total, Totals
@@ -117,6 +119,10 @@ class Compiler:
                 return self._join(node)
             case Aggregate():
                 return self._aggregate(node)
+            case Window():
+                return self._window(node)
+            case TopK():
+                return self._top(node)
         raise NotImplementedError(type(node).__name__)
 
     # linear operators
@@ -287,8 +293,28 @@ class Compiler:
         groups = [f"{p} AS {n}" for p, n in zip(grouped, names, strict=True)]
         answers = [f"CAST(a{i} AS {c.type}) AS {column(len(names) + i)}" for i, c in enumerate(node.calls)]
         frame = frame.selectExpr(*groups, *answers, LIVE).selectExpr("*", self._stages.shard(names))
-        rule = Outputs(self._states[outputs.fingerprint], node.columns, len(node.groups))
+        answered = tuple(range(len(names)))
+        rule = Outputs(
+            Arranged(self._states[outputs.fingerprint], node.columns, node.key, answered), always=not node.groups
+        )
         return Placed(self._stages.run(frame, rule), placement(node))
+
+    def _window(self, node: Window) -> Placed | None:
+        delta = self.delta(node.input)
+        if delta is None:
+            return None
+        there = bool(node.partition) and delta.by == node.partition
+        placed = self._stages.place(delta.frame, [column(p) for p in node.partition], there)
+        return Placed(windows.maintained(node, placed, self._stages, self._states), placement(node))
+
+    def _top(self, node: TopK) -> Placed | None:
+        delta = self.delta(node.input)
+        if delta is None:
+            return None
+        there = bool(node.partition) and delta.by == node.partition
+        placed = self._stages.place(delta.frame, [column(p) for p in node.partition], there)
+        state = self._states[arrangements.top_arrangement(node).fingerprint]
+        return Placed(self._stages.run(placed, First.of(node, state)), placement(node))
 
     def _seeded(self, node: Aggregate, frame: DataFrame) -> DataFrame:
         """A new view without GROUP BY has its one row even if the table is empty: a row of weight 0 brings it."""

@@ -32,14 +32,16 @@ class Before:
     def __init__(self, snapshot: ShardSnapshot, work: Assignment) -> None:
         self._snapshot, self._work, self._blank = snapshot, work, work.blank
 
-    def settled(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes] | None:
-        """What these keys hold after the epoch, if that is settled: the state has the epoch already.
+    def settled(self, state: int) -> Before | None:
+        """The states after the epoch, if that is settled for this one: it has the epoch already.
 
         A rule whose answer may come out differently when computed again must then give the answer that stands.
         """
         applied = self._snapshot.applied(state)
         if state in self._work.fixed or (applied is not None and applied >= self._work.epoch):
-            return self._snapshot.moved_to(self._work.epoch).get_many(state, keys)
+            after = Before(self._snapshot.moved_to(self._work.epoch), self._work)
+            after._blank = False
+            return after
         return None
 
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -22,7 +22,6 @@ from tailrace.plan.nodes import Aggregate, Node, Order, Project, UnionAll
 from tailrace.plan.refuse import (
     refuse_clauses,
     refuse_distinct_on,
-    refuse_expression,
     refuse_recursive,
     refuse_relation,
     refuse_set_operation,
@@ -126,7 +125,7 @@ def _with_ctes(query: exp.Expr, env: Environment) -> Environment:
     return env
 
 
-def _select(select: exp.Select, env: Environment) -> Node:
+def _select(select: exp.Select, env: Environment) -> Built:
     refuse_clauses(select)
     refuse_distinct_on(select)
     relation = from_clause(select, env, _query)

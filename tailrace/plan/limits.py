@@ -78,9 +78,7 @@ def sorting(query: exp.Expr, items: Sequence[Item], scope: Scope) -> Sorting:
                     known.append(text)
                     hidden.append(Item(output_name(tree), tree))
                 position = known.index(text)
-            order.setdefault(
-                position, (position, not ordered.args.get("desc"), bool(ordered.args.get("nulls_first")))
-            )
+            order.setdefault(position, (position, not ordered.args.get("desc"), bool(ordered.args.get("nulls_first"))))
     return Sorting(tuple(order.values()), tuple(hidden))
 
 

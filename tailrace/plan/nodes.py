@@ -325,9 +325,7 @@ class TopK(Node):
         return [self.partition, self.order, self.offset, self.limit, self.numbered]
 
 
-KINDS: dict[str, type[Node]] = {
-    k.__name__: k for k in (Scan, Filter, Project, Join, Aggregate, UnionAll, Window, TopK)
-}
+KINDS: dict[str, type[Node]] = {k.__name__: k for k in (Scan, Filter, Project, Join, Aggregate, UnionAll, Window, TopK)}
 
 
 def column_of(expression: str) -> int | None:
