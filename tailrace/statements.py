@@ -17,7 +17,7 @@ from tailrace.maintain.epochs import Epochs, Maintained
 from tailrace.maintain.lock import PATIENCE, held
 from tailrace.maintain.typer import SparkTyper, reason
 from tailrace.plan import dialect
-from tailrace.plan.build import build
+from tailrace.plan.build import Built, build_view
 from tailrace.plan.nodes import Node, Scan
 from tailrace.plan.reuse import reuse
 from tailrace.plan.rewrites import rewrite
@@ -145,16 +145,17 @@ class Runner:
             return
         self._say("planning")
         version = self._catalog.version
-        root, uses, columns = self._planned(wanted)
+        (root, order), uses, columns = self._planned(wanted)
         with self._changing():
             if self._taken(wanted.name, wanted.if_not_exists):
                 return
             if self._catalog.version != version:  # what it reads may have been dropped meanwhile
-                root, uses, columns = self._planned(wanted)
+                (root, order), uses, columns = self._planned(wanted)
             self._clear_leftovers()
             self._say("refreshing the views there are")
             self._epochs.refresh(self._db.maintained())
-            draft = self._catalog.draft_view(wanted.name, wanted.query_sql, root, columns, view_place(root), uses)
+            place = view_place(root)
+            draft = self._catalog.draft_view(wanted.name, wanted.query_sql, root, columns, place, uses, order)
             self._say("building")
             maintained = self._db.maintained()
             shared = frozenset(maintained.states.values())
@@ -162,11 +163,11 @@ class Runner:
             self._epochs.build(everything, ViewSink(draft.view.state, root, draft.view.place), shared)
             self._catalog.add_view(draft)
 
-    def _planned(self, wanted: CreateView) -> tuple[Node, list[str], tuple[Column, ...]]:
-        root, uses = self._plan(wanted.query)
-        return root, uses, self._checked(wanted.query_sql, root, uses)
+    def _planned(self, wanted: CreateView) -> tuple[Built, list[str], tuple[Column, ...]]:
+        built, uses = self._plan(wanted.query)
+        return built, uses, self._checked(wanted.query_sql, built.node, uses)
 
-    def _plan(self, query: exp.Expr) -> tuple[Node, list[str]]:
+    def _plan(self, query: exp.Expr) -> tuple[Built, list[str]]:
         uses: list[str] = []
 
         def relation(name: str) -> Node | None:
@@ -182,8 +183,9 @@ class Runner:
             return found
 
         typer = SparkTyper(self._db.spark)
-        root = rewrite(build(query, relation, typer), typer)
-        return reuse(root, (v.root for v in self._catalog.views.values()), Types(typer)), uses
+        built = build_view(query, relation, typer)
+        root = reuse(rewrite(built.node, typer), (v.root for v in self._catalog.views.values()), Types(typer))
+        return Built(root, built.order), uses
 
     def _checked(self, sql: str, root: Node, uses: list[str]) -> tuple[Column, ...]:
         """The view's columns as Spark names them; a plan of other types than Spark's is refused."""

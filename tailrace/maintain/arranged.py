@@ -108,6 +108,15 @@ class Arranged:
         table = pa.Table.from_batches([self._rows.decode(rows)])
         return Net(table, rows, weights, pa.array(owners, pa.large_binary()))
 
+    def difference(self, new: Net, old: Net) -> Net:
+        """The rows of one that are not in the other, as multisets: those that came, and less those that went."""
+        rows = pa.concat_arrays([new.rows, old.rows])
+        weights = np.concatenate((new.weights, -old.weights))
+        picked, changes = net_rows(rows, pa.chunked_array([pa.array(weights)]))
+        rows = rows.take(pa.array(picked))
+        table = pa.Table.from_batches([self._rows.decode(rows)])
+        return Net(table, rows, changes, pa.concat_arrays([new.groups, old.groups]).take(pa.array(picked)))
+
     def survivors(self, group: bytes, gone: set[bytes], before: Before) -> bool:
         """Whether the group had a row before the epoch whose key is not among `gone`: stops at the first."""
         return any(key not in gone for key, _ in before.scan(self.state, *prefix_range(group), ahead=2))
@@ -121,3 +130,11 @@ class Net:
     rows: pa.LargeBinaryArray
     weights: np.ndarray
     groups: pa.LargeBinaryArray
+
+    def beside(self, other: Net) -> Net:
+        return Net(
+            pa.concat_tables([self.table, other.table]),
+            pa.concat_arrays([self.rows, other.rows]),
+            np.concatenate((self.weights, other.weights)),
+            pa.concat_arrays([self.groups, other.groups]),
+        )

@@ -73,6 +73,7 @@ class Before:
 
     def __init__(self, store: Store, work: Assignment) -> None:
         self._store, self._work = store, work
+        self._blank = work.blank
         self._open = ExitStack()
         self._snapshots: dict[bytes, ShardSnapshot] = {}
 
@@ -89,22 +90,25 @@ class Before:
             self._snapshots[number] = self._open.enter_context(shard.at(self._work.epoch - 1))
         return self._snapshots[number]
 
-    def settled(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
-        """What those of the keys hold after the epoch for which that is settled: their shard has the epoch already.
+    def settled(self, state: int, keys: Sequence[bytes]) -> list[bytes]:
+        """Those of the keys for which the epoch is settled: their shard has it already.
 
         A rule whose answer may come out differently when computed again must then give the answer that stands.
         """
-        found: dict[bytes, bytes | None] = {}
-        for number, inside in _by_shard(keys).items():
-            shard = self._shard(number)
-            applied = shard.applied(state)
-            if state in self._work.fixed or (applied is not None and applied >= self._work.epoch):
-                held = shard.moved_to(self._work.epoch).get_many(state, inside)
-                found.update((number + k, held.get(k)) for k in inside)
-        return found
+        if state in self._work.fixed:
+            return list(keys)
+        done = {}
+        for number in {key[: _SHARD.size] for key in keys}:
+            applied = self._shard(number).applied(state)
+            done[number] = applied is not None and applied >= self._work.epoch
+        return [key for key in keys if done[key[: _SHARD.size]]]
+
+    def after(self) -> Before:
+        """The states as they are after the epoch, where that is settled."""
+        return _After(self._store, self._work, self)
 
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        if self._work.blank or not keys:
+        if self._blank or not keys:
             return {}
         found: dict[bytes, bytes] = {}
         for number, inside in _by_shard(keys).items():
@@ -113,17 +117,30 @@ class Before:
 
     def scan(self, state: int, low: bytes, high: bytes | None, ahead: int = 256) -> Iterator[tuple[bytes, bytes]]:
         """Entries in order, all of one shard; `ahead` is how many are read at a time."""
-        if not self._work.blank:
+        if not self._blank:
             number = low[: _SHARD.size]
             for run in self._shard(number).scan(state, *_inside(number, low, high), size=ahead):
                 for key, value in run:
                     yield number + key, value
 
     def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        if not self._work.blank:
+        if not self._blank:
             number = low[: _SHARD.size]
             for key, value in self._shard(number).scan_back(state, *_inside(number, low, high)):
                 yield number + key, value
+
+
+class _After(Before):
+    """The same shards in the same transactions, an epoch later."""
+
+    def __init__(self, store: Store, work: Assignment, before: Before) -> None:
+        super().__init__(store, work)
+        self._before, self._blank = before, False
+
+    def _shard(self, number: bytes) -> ShardSnapshot:
+        if number not in self._snapshots:
+            self._snapshots[number] = self._before._shard(number).moved_to(self._work.epoch)
+        return self._snapshots[number]
 
 
 def _by_shard(keys: Sequence[bytes]) -> dict[bytes, list[bytes]]:

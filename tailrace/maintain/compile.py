@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace import types
 from tailrace.delta import SHARD, WEIGHT, column
-from tailrace.maintain import expressions
+from tailrace.maintain import expressions, windows
 from tailrace.maintain.accumulators import Accumulate
 from tailrace.maintain.affected import LIVE, Affected, Outputs
 from tailrace.maintain.arranged import Arranged
@@ -29,9 +29,23 @@ from tailrace.maintain.program import Keep, Merge, Read, ReadTotals, Seed, Selec
 from tailrace.maintain.sinks import Sink
 from tailrace.maintain.slots import Slots, plan_slots
 from tailrace.maintain.stages import Stages
+from tailrace.maintain.topk import First
 from tailrace.plan import arrangements
 from tailrace.plan.joining import lowered
-from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, OneRow, Project, Scan, UnionAll, column_of
+from tailrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+    column_of,
+)
 from tailrace.plan.zones import placement
 from tailrace.source.totals import Total, Totals
 from tailrace.store.base import TableDef
@@ -144,6 +158,10 @@ class Compiler:
                 return self._join(node)
             case Aggregate():
                 return self._affected(node) if arrangements.is_generic(node) else self._aggregate(node)
+            case Window():
+                return self._window(node)
+            case TopK():
+                return self._top(node)
         raise NotImplementedError(type(node).__name__)
 
     # where a delta is
@@ -360,10 +378,32 @@ class Compiler:
         answers = [f"CAST(a{i} AS {c.type}) AS {column(len(names) + i)}" for i, c in enumerate(node.calls)]
         answered = delta_fields(node.columns)
         fields = (*answered[:-1], (LIVE, "boolean"))
-        flow = Flow(frame.selectExpr(*groups, *answers, LIVE), fields, tuple(range(len(names))))
-        rule = Outputs(self._states[outputs.fingerprint], node.columns, len(node.groups))
-        kept = self._kept(rule, [(flow, range(len(names)))], answered)
-        return Flow(kept, answered, placement(node))
+        by = tuple(range(len(names)))
+        flow = Flow(frame.selectExpr(*groups, *answers, LIVE), fields, by)
+        kept = Arranged(self._states[outputs.fingerprint], node.columns, node.key, by)
+        rule = Outputs(kept, always=not node.groups)
+        return Flow(self._kept(rule, [(flow, by)], answered), answered, placement(node))
+
+    def _window(self, node: Window) -> Flow | None:
+        delta = self.delta(node.input)
+        if delta is None:
+            return None
+        rows, outputs = arrangements.window_arrangements(node)
+        arranged = Arranged(self._states[rows.fingerprint], node.input.columns, node.input.key, node.partition)
+        fields = (*delta_fields(node.input.columns)[:-1], (LIVE, "boolean"), WEIGHED)
+        touched = self._stages.run([self._kept(Affected(arranged), [(delta, node.partition)], fields)])
+        answered = delta_fields(node.columns)
+        flow = Flow(windows.over(node, touched), (*answered[:-1], (LIVE, "boolean")), node.partition)
+        rule = Outputs(Arranged(self._states[outputs.fingerprint], node.columns, node.key, node.partition))
+        return Flow(self._kept(rule, [(flow, node.partition)], answered), answered, placement(node))
+
+    def _top(self, node: TopK) -> Flow | None:
+        delta = self.delta(node.input)
+        if delta is None:
+            return None
+        rule = First.of(node, self._states[arrangements.top_arrangement(node).fingerprint])
+        fields = delta_fields(node.columns)
+        return Flow(self._kept(rule, [(delta, node.partition)], fields), fields, placement(node))
 
     def _seeded(self, node: Aggregate, flow: Flow) -> Flow:
         """A new view without GROUP BY has its one row even if the table is empty: a row of weight 0 brings it."""

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tailrace.plan.joining import lowered
-from tailrace.plan.nodes import Aggregate, Call, Join, Key, Node, walk
+from tailrace.plan.nodes import Aggregate, Call, Join, Key, Node, TopK, Window, walk
 from tailrace.types import Column, is_float, is_scalar
 
-Kind = Literal["rows", "accumulators", "values", "outputs"]
+Kind = Literal["rows", "accumulators", "values", "outputs", "ordered"]
 RuleName = Literal["additive", "extreme", "distinct", "generic"]
+
+Stateful = Join | Aggregate | Window | TopK  # the operators that keep state
 
 # Digits of a decimal up to which neither Spark's own sum nor value times weight can overflow 38 digits.
 WIDE = 28
@@ -73,11 +75,24 @@ def generic_arrangements(node: Aggregate) -> tuple[Arrangement, Arrangement]:
     )
 
 
+def window_arrangements(node: Window) -> tuple[Arrangement, Arrangement]:
+    """The rows of each partition, and those rows with the values that the windows last had."""
+    return (
+        _arrangement("rows", node.input, node.partition, (True,) * len(node.partition)),
+        _arrangement("outputs", node, node.partition),
+    )
+
+
+def top_arrangement(node: TopK) -> Arrangement:
+    """The rows of each partition in order, however many of them are asked for."""
+    return _arrangement("ordered", node.input, node.partition, node.order)
+
+
 def arrangements(root: Node) -> list[tuple[Node, list[Arrangement]]]:
     """The stateful nodes of a plan, inputs first, each once, with the state each keeps."""
     found: dict[str, tuple[Node, list[Arrangement]]] = {}
     for node in walk(lowered(root)):
-        if isinstance(node, Join | Aggregate):
+        if isinstance(node, Stateful):
             found[node.fingerprint] = node, _kept(node)
     return list(found.values())
 
@@ -87,9 +102,13 @@ def fingerprints(root: Node) -> list[str]:
     return list(dict.fromkeys(a.fingerprint for _, kept in arrangements(root) for a in kept))
 
 
-def _kept(node: Join | Aggregate) -> list[Arrangement]:
+def _kept(node: Stateful) -> list[Arrangement]:
     if isinstance(node, Join):
         return list(dict.fromkeys(join_arrangements(node)))
+    if isinstance(node, Window):
+        return list(window_arrangements(node))
+    if isinstance(node, TopK):
+        return [top_arrangement(node)]
     if is_generic(node):
         return list(generic_arrangements(node))
     accumulators, values = aggregate_arrangements(node)

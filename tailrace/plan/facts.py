@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from tailrace.plan.expressions import conjuncts, equality, parse_expr, position_of, refs
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, column_of
+from tailrace.plan.nodes import Aggregate, Filter, Join, Node, OneRow, Project, Scan, TopK, UnionAll, column_of
 from tailrace.plan.typer import Types
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
@@ -81,7 +81,7 @@ def at_most_one(node: Node, fixed: Iterable[int], types: Types) -> bool:
 class _Determined:
     """Which columns have at most one value once some are fixed, and whether there is at most one row.
 
-    An operator that is not known here is taken to have many rows; one like LIMIT 1 says so with a case.
+    An operator that is not known here is taken to have many rows.
     """
 
     def __init__(self, types: Types) -> None:
@@ -108,6 +108,11 @@ class _Determined:
                 return fixed.union(i for i, g in enumerate(groups) if g in found), single
             case Join():
                 return self._join(node, fixed)
+            case OneRow():
+                return fixed, True
+            case TopK(source, partition, limit=limit):
+                found, single = self.of(source, frozenset(p for p in fixed if p < len(source.columns)))
+                return fixed | found, single or (limit is not None and limit <= 1 and found.issuperset(partition))
         return fixed, False
 
     def _filter(self, source: Node, condition: list[str], fixed: frozenset[int]) -> tuple[frozenset[int], bool]:

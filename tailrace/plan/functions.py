@@ -101,7 +101,13 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def has_aggregate(node: exp.Expr) -> bool:
-    return any(is_aggregate(n) for n in node.walk())
+    """Whether a group is aggregated anywhere in the tree; `sum(x) OVER ...` does not, `sum(sum(x)) OVER ...` does."""
+    return any(is_aggregate(n) and not _is_windowed(n) for n in node.walk())
+
+
+def _is_windowed(node: exp.Expr) -> bool:
+    call = whole_call(node)
+    return isinstance(call.parent, exp.Window) and call.arg_key == "this"
 
 
 def whole_call(node: exp.Expr) -> exp.Expr:

@@ -78,13 +78,14 @@ class _Draft:
 
 def aggregated(
     relation: Relation, items: Sequence[Item], group: exp.Expr | None, having: exp.Expr | None,
-    env: Environment,
+    env: Environment, shown: Sequence[Item] | None = None,
 ) -> Node:  # fmt: skip
-    """SELECT items FROM relation GROUP BY group HAVING having."""
+    """SELECT shown FROM relation GROUP BY group HAVING having; GROUP BY and HAVING may speak of `items`."""
+    shown = items if shown is None else shown
     draft = _Draft(relation)
     aliases = {i.name.lower(): i.tree for i in reversed(items)}
     _read_groups(draft, group and cut(group, env.held), items, aliases, env)
-    trees = [_over_groups(i.tree, draft, env) for i in items]
+    trees = [_over_groups(i.tree, draft, env) for i in shown]
     condition = None
     if having is not None:
         condition = _over_groups(_having(cut(having.this, env.held), aliases, draft, env), draft, env)
@@ -94,8 +95,8 @@ def aggregated(
             env.require_boolean(groups.node.columns, condition, having.this, "HAVING")
         groups = restricted(groups, conjuncts(condition), having.this, "HAVING", env)
     groups, trees = attached(groups, trees, env)
-    types = env.types.of(groups.node.columns, trees, [i.tree for i in items])
-    return Project(groups.node, tuple(trees), tuple(Column(i.name, t) for i, t in zip(items, types, strict=True)))
+    types = env.types.of(groups.node.columns, trees, [i.tree for i in shown])
+    return Project(groups.node, tuple(trees), tuple(Column(i.name, t) for i, t in zip(shown, types, strict=True)))
 
 
 def _grouped(draft: _Draft, node: Node) -> Relation:
@@ -182,7 +183,7 @@ def _over_groups(tree: exp.Expr, draft: _Draft, env: Environment) -> str:
     resolved = draft.relation.scope.resolve(tree)
 
     def rewrite(node: exp.Expr) -> exp.Expr:
-        if functions.is_aggregate(_unwrapped(node)):
+        if functions.is_aggregate(unwrapped(node)):
             return parse_expr(column(draft.width + _add_call(node, draft))).copy()
         if functions.name(node) in GROUPING:
             return operand(parse_expr(_grouping(node, draft)))
@@ -213,7 +214,7 @@ def _grouping(node: exp.Expr, draft: _Draft) -> str:
     raise SqlError(message=f"{word}() takes {wanted}", **place(node))
 
 
-def _unwrapped(node: exp.Expr) -> exp.Expr:
+def unwrapped(node: exp.Expr) -> exp.Expr:
     while isinstance(node, _WRAPPERS):
         node = node.this
     return node
@@ -223,10 +224,10 @@ def _add_call(node: exp.Expr, draft: _Draft) -> int:
     """Note an aggregate call; its arguments become columns of the Aggregate's input."""
     origin = node
     node = _without_filter(node.copy())
-    function = _unwrapped(node)
+    function = unwrapped(node)
     if _counts_rows(node):
         return draft.call(parse_expr("COUNT(*)"), origin)
-    for slot in _slots(node, function):
+    for slot in slots(node, function):
         for inner in slot.walk():
             if functions.is_aggregate(inner):
                 message = f"aggregate {functions.name(inner)}() inside aggregate {functions.name(function)}()"
@@ -248,21 +249,21 @@ def _counts_rows(node: exp.Expr) -> bool:
     return isinstance(argument, exp.Star | exp.Literal | exp.Boolean)
 
 
-def _slots(node: exp.Expr, function: exp.Expr) -> list[exp.Expr]:
+def slots(node: exp.Expr, function: exp.Expr) -> list[exp.Expr]:
     """The argument expressions of a call: in the parentheses, after DISTINCT, in WITHIN GROUP (ORDER BY)."""
-    slots: list[exp.Expr] = []
+    found: list[exp.Expr] = []
     for argument in function.expressions:
         if isinstance(argument, exp.Distinct):
-            slots += argument.expressions
+            found += argument.expressions
         elif isinstance(argument, exp.Kwarg | exp.PropertyEQ):
-            slots.append(argument.expression)
+            found.append(argument.expression)
         else:
-            slots.append(argument)
+            found.append(argument.this if isinstance(argument, exp.IgnoreNulls | exp.RespectNulls) else argument)
     while node is not function:
         order = node.expression if isinstance(node, exp.WithinGroup) else None
-        slots += [ordered.this for ordered in (order.expressions if order is not None else ())]
+        found += [ordered.this for ordered in (order.expressions if order is not None else ())]
         node = node.this
-    return slots
+    return found
 
 
 def _without_filter(node: exp.Expr) -> exp.Expr:
@@ -271,7 +272,7 @@ def _without_filter(node: exp.Expr) -> exp.Expr:
         return node
     condition: exp.Expr = node.expression.this
     call: exp.Expr = node.this
-    function = _unwrapped(call)
+    function = unwrapped(call)
     if _counts_rows(function):
         function.set("expressions", [_when(condition, exp.Literal.number(1))])
         return call
@@ -334,8 +335,8 @@ def _placed(tree: exp.Expr, place_of: Sequence[int]) -> exp.Expr:
 
 
 def _call(tree: exp.Expr, text: str, kind: str) -> Call:
-    function = _unwrapped(tree)
-    found = [position_of(c) for slot in _slots(tree, function) for c in slot.find_all(exp.Column)]
+    function = unwrapped(tree)
+    found = [position_of(c) for slot in slots(tree, function) for c in slot.find_all(exp.Column)]
     distinct = any(isinstance(a, exp.Distinct) for a in function.expressions)
     name = functions.name(function) or ""
     return Call(name, tuple(p for p in found if p is not None), distinct, text, kind)

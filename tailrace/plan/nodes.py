@@ -21,6 +21,7 @@ from tailrace.types import Column
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 Key = tuple[int, ...]
+Order = tuple[tuple[int, bool, bool], ...]  # position, ascending, NULLs first
 
 
 class PlanError(TailraceError):
@@ -301,8 +302,83 @@ class UnionAll(Node):
         return [] if self.unique is None else [self.unique]
 
 
+@dataclass(frozen=True)
+class WindowCall:
+    """One window function over input positions: `sql` is the call, `frame` what follows ORDER BY in its OVER."""
+
+    function: str
+    args: tuple[int, ...]
+    sql: str
+    frame: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Window(Node):
+    """The input's columns, and one more per call: its value over the row's partition, in `order`.
+
+    What the order leaves open, functions that look at single rows see in the order of `ties` (see `order.py`).
+    """
+
+    input: Node = field(metadata=_INPUT)
+    partition: tuple[int, ...]
+    order: Order
+    calls: tuple[WindowCall, ...]
+
+    def __post_init__(self) -> None:
+        self._require(self.partition, self.input)
+        self._require(tuple(p for p, _, _ in self.order), self.input)
+        for call in self.calls:
+            self._require(call.args, self.input)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns + tuple(Column(c.sql.lower(), c.type) for c in self.calls)
+
+    @property
+    def key(self) -> Key | None:
+        return self.input.key
+
+    def _identity(self) -> list[Any]:
+        return [self.partition, self.order, [[c.sql, c.frame, c.type] for c in self.calls]]
+
+
+@dataclass(frozen=True)
+class TopK(Node):
+    """Of each partition the rows from `offset` on, `limit` of them (None: all), in `order`, then by `ties`.
+
+    `numbered` appends each row's number in its partition, from 1.
+    """
+
+    input: Node = field(metadata=_INPUT)
+    partition: tuple[int, ...]
+    order: Order
+    offset: int
+    limit: int | None
+    numbered: bool
+
+    def __post_init__(self) -> None:
+        self._require(self.partition, self.input)
+        self._require(tuple(p for p, _, _ in self.order), self.input)
+        if self.numbered and self.limit is None:
+            raise PlanError(message="every number of a partition may change: a Window, not a TopK")
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns + ((Column("row_number()", "int"),) if self.numbered else ())
+
+    @property
+    def key(self) -> Key | None:
+        if self.input.key is not None or not self.numbered:
+            return self.input.key
+        return (*self.partition, len(self.input.columns))
+
+    def _identity(self) -> list[Any]:
+        return [self.partition, self.order, self.offset, self.limit, self.numbered]
+
+
 KINDS: dict[str, type[Node]] = {
-    k.__name__: k for k in (Scan, OneRow, Filter, Project, Generate, Join, Aggregate, UnionAll)
+    k.__name__: k for k in (Scan, OneRow, Filter, Project, Generate, Join, Aggregate, UnionAll, Window, TopK)
 }
 
 
@@ -316,8 +392,10 @@ def _never_null(node: Node) -> bool:
     match node:
         case Scan():
             return True
-        case Filter(source) | Project(source):
+        case Filter(source) | Project(source) | Window(source):
             return _never_null(source)
+        case TopK(source):
+            return source.key is not None and _never_null(source)
         case Join(left, right, kind):
             return _never_null(left) and (kind in ("semi", "anti") or (kind == "inner" and _never_null(right)))
     return False
@@ -336,7 +414,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 def to_json(value: Any) -> Any:
     """A node as JSON values; `from_json` gives an equal node back."""
-    if isinstance(value, Node | Call):
+    if isinstance(value, Node | Call | WindowCall):
         return {"node": type(value).__name__} | {f.name: to_json(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Column):
         return [value.name, value.type]
@@ -351,8 +429,8 @@ def from_json(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     data = {k: from_json(v) for k, v in value.items() if k != "node"}
-    if value["node"] == "Call":
-        return Call(**data)
+    if value["node"] in ("Call", "WindowCall"):
+        return (Call if value["node"] == "Call" else WindowCall)(**data)
     for name in ("table_columns", "output"):
         if name in data:
             data[name] = tuple(Column(*c) for c in data[name])

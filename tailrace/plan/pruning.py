@@ -7,7 +7,20 @@ from dataclasses import replace
 
 from tailrace.plan.expressions import refs, remap
 from tailrace.plan.joining import selected
-from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, OneRow, Project, Scan, UnionAll
+from tailrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Join,
+    Node,
+    OneRow,
+    Order,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+)
 from tailrace.plan.typer import Types
 
 Layout = dict[int, int]
@@ -46,6 +59,10 @@ def _prune(node: Node, wanted: set[int]) -> tuple[Node, Layout]:
             return _prune_join(node, wanted)
         case Aggregate():
             return _prune_aggregate(node, wanted)
+        case Window():
+            return _prune_window(node, wanted)
+        case TopK():
+            return _prune_top(node, wanted)
         case UnionAll(branches):
             kept = sorted(wanted) or [0]
             at = _layout(kept)
@@ -120,3 +137,42 @@ def _prune_aggregate(node: Aggregate, wanted: set[int]) -> tuple[Node, Layout]:
         tuple(replace(c, args=tuple(at[p] for p in c.args), sql=remap(c.sql, at)) for c in kept),
     )
     return pruned, _layout([*range(count), *(count + i for i in calls)])
+
+
+def _prune_window(node: Window, wanted: set[int]) -> tuple[Node, Layout]:
+    width = len(node.input.columns)
+    calls = [i for i in range(len(node.calls)) if width + i in wanted]
+    if not calls:
+        return _prune(node.input, wanted)
+    kept = [node.calls[i] for i in calls]
+    source, at = _arranged(node, {p for p in wanted if p < width} | {p for call in kept for p in call.args})
+    pruned = Window(
+        source,
+        tuple(at[p] for p in node.partition),
+        _moved(node.order, at),
+        tuple(replace(c, args=tuple(at[p] for p in c.args), sql=remap(c.sql, at)) for c in kept),
+    )
+    return pruned, at | {width + i: len(at) + n for n, i in enumerate(calls)}
+
+
+def _prune_top(node: TopK, wanted: set[int]) -> tuple[Node, Layout]:
+    width = len(node.input.columns)
+    source, at = _arranged(node, {p for p in wanted if p < width})
+    pruned = replace(
+        node,
+        input=source,
+        partition=tuple(at[p] for p in node.partition),
+        order=_moved(node.order, at),
+        numbered=node.numbered and width in wanted,
+    )
+    return pruned, at | ({width: len(at)} if pruned.numbered else {})
+
+
+def _arranged(node: Window | TopK, read: set[int]) -> tuple[Node, Layout]:
+    """The input with what is read of it and what it is sorted by; with its key its rows stay apart, and in order."""
+    kept = sorted(read | set(node.partition) | {p for p, _, _ in node.order} | set(node.input.key or ())) or [0]
+    return _exactly(node.input, kept), _layout(kept)
+
+
+def _moved(order: Order, at: Layout) -> Order:
+    return tuple((at[p], ascending, nulls_first) for p, ascending, nulls_first in order)

@@ -22,10 +22,6 @@ def unsupported(construct: str, node: exp.Expr, reason: str = NOT_YET) -> Unsupp
 
 # Clauses of a query, by sqlglot's argument name, in the order a user would rather hear of them.
 _CLAUSES: dict[str, str] = {
-    "qualify": "QUALIFY",
-    "windows": "WINDOW",
-    "limit": "LIMIT",
-    "offset": "OFFSET",
     "sort": "SORT BY",
     "cluster": "CLUSTER BY",
     "distribute": "DISTRIBUTE BY",
@@ -46,8 +42,6 @@ def refuse_clauses(query: exp.Expr) -> None:
         clause = query.args.get(argument)
         if not clause:
             continue
-        if argument == "limit" and query.args.get("order"):
-            construct = "ORDER BY with LIMIT"
         first = clause[0] if isinstance(clause, list) else clause
         # A clause of literals alone has places too; one of nothing takes its query's.
         raise unsupported(construct, first if place(first) else query)
@@ -68,18 +62,24 @@ def refuse_distinct_on(select: exp.Select) -> None:
 def refuse_expression(tree: exp.Expr) -> None:
     """Parts of an expression that are no function of one row or one group."""
     for node in tree.walk(bfs=False):
+        refuse_window(node)
         construct = next((found for found in _constructs(node) if found), None)
         if construct:
             raise unsupported(construct, node)
 
 
+def refuse_window(node: exp.Expr) -> None:
+    """Window functions where SQL has none: outside the select list, QUALIFY and ORDER BY, or without OVER."""
+    if isinstance(node, exp.Window):
+        reason = "it may stand in the select list, QUALIFY and ORDER BY; elsewhere, put it into a subquery"
+        raise unsupported("window function (OVER) here", node, reason)
+    if functions.name(node) in functions.WINDOW_ONLY:
+        raise unsupported(f"window function {functions.name(node)}()", node, "it needs OVER (...)")
+
+
 def _constructs(node: exp.Expr) -> Iterator[str | None]:
-    for check in (_window, _subquery, _generator, _special_function, _parameter):
+    for check in (_subquery, _generator, _special_function, _parameter):
         yield check(node)
-
-
-def _window(node: exp.Expr) -> str | None:
-    return "window function (OVER)" if isinstance(node, exp.Window) else None
 
 
 def _subquery(node: exp.Expr) -> str | None:
@@ -99,8 +99,6 @@ def _generator(node: exp.Expr) -> str | None:
 
 def _special_function(node: exp.Expr) -> str | None:
     word = functions.name(node)
-    if word in functions.WINDOW_ONLY:
-        return f"window function {word}()"
     if word in functions.TIME_WINDOWS:
         return f"time window {word}()"
     return None

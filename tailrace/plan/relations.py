@@ -100,7 +100,7 @@ def _subquery(node: exp.Subquery, env: Environment, build_query: BuildQuery) -> 
             tuple(Column(e.name, relation.node.columns[e.position].type) for e in visible),
         )
         return _pivots(_aliased(shown, node, None), node, env)
-    relation = _aliased(build_query(node.unnest() if not node.args.get("with_") else node, env), node, None)
+    relation = _aliased(build_query(inner if not node.args.get("with_") else node, env), node, None)
     return _with_joins(_pivots(relation, node, env), node, env, build_query)
 
 

@@ -13,7 +13,21 @@ from dataclasses import replace
 from tailrace.plan.environment import renamed
 from tailrace.plan.expressions import column, conjoin, conjuncts, refs, remap, shift, substitute
 from tailrace.plan.joining import filtered
-from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, OneRow, Project, Scan, UnionAll, column_of
+from tailrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+    column_of,
+)
+from tailrace.plan.numbering import first_numbers
 from tailrace.plan.ordering import order_joins
 from tailrace.plan.pruning import prune_columns
 from tailrace.plan.semijoins import push_semi_join
@@ -49,6 +63,8 @@ def _push(node: Node, conditions: list[str]) -> Node:
             return _push_generate(node, conditions)
         case Join():
             return _push_join(node, conditions)
+        case Window() | TopK():
+            return _push_partitions(node, conditions)
         case _:
             return filtered(node, conditions)
 
@@ -69,6 +85,13 @@ def _push_aggregate(node: Aggregate, conditions: list[str]) -> Node:
 
 def _push_generate(node: Generate, conditions: list[str]) -> Node:
     below = [c for c in conditions if refs(c) and max(refs(c)) < len(node.input.columns)]
+    above = [c for c in conditions if c not in below]
+    return filtered(replace(node, input=_push(node.input, below)), above)
+
+
+def _push_partitions(node: Window | TopK, conditions: list[str]) -> Node:
+    # A condition on partitions alone drops whole partitions; any other would change what their rows see.
+    below = [c for c in conditions if refs(c) and refs(c) <= set(node.partition)]
     above = [c for c in conditions if c not in below]
     return filtered(replace(node, input=_push(node.input, below)), above)
 
@@ -141,6 +164,14 @@ def drop_distinct(node: Node, types: Types) -> Node:
     return node
 
 
+def limit_numbers(node: Node, types: Types) -> Node:
+    """Keep the first rows of each partition where a filter on their numbers asks for no others.
+
+    filter(_2 <= 3; window(row_number() by _0; t)) -> top(3 by _0; t)
+    """
+    return first_numbers(map_inputs(node, lambda child: limit_numbers(child, types)))
+
+
 def map_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
     """The node over changed inputs."""
     match node:
@@ -150,13 +181,14 @@ def map_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
             return replace(node, left=change(left), right=change(right))
         case UnionAll(branches):
             return replace(node, branches=tuple(change(b) for b in branches))
-        case Filter() | Project() | Generate() | Aggregate():
+        case Filter() | Project() | Generate() | Aggregate() | Window() | TopK():
             return replace(node, input=change(node.input))
     raise TypeError(type(node).__name__)
 
 
 REWRITES: tuple[Rewrite, ...] = (
     push_filters,
+    limit_numbers,
     order_joins,
     push_semi_joins,
     merge_projects,

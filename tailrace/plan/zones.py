@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Key, Node, Project, Scan, UnionAll, column_of
+from tailrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Join,
+    Key,
+    Node,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+    column_of,
+)
 from tailrace.types import is_scalar
 
 
@@ -30,6 +43,8 @@ def placement(node: Node) -> Key | None:
             return _join_placement(node)
         case Aggregate(_, groups):
             return tuple(range(len(groups)))
+        case Window(partition=partition) | TopK(partition=partition):
+            return partition
         case UnionAll(branches):
             places = {placement(b) for b in branches}
             return places.pop() if len(places) == 1 else None
@@ -100,4 +115,6 @@ def begins_zone(node: Node) -> bool:
             return True
         case Aggregate(source, groups):
             return placement(source) != groups
+        case Window(source, partition) | TopK(source, partition):
+            return placement(source) != partition
     return False

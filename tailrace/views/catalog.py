@@ -2,7 +2,7 @@
 
     catalog          version, the next free number
     table:<name>     columns and key
-    view:<name>      its SQL, plan, columns, key, and the number of its state
+    view:<name>      its SQL, plan, columns, key, order, and the number of its state
     state:<print>    the number of the arrangement with that fingerprint
 
 Every change is one transaction and raises the version, by which other processes see that there is one.
@@ -17,14 +17,14 @@ from typing import Any
 
 from tailrace.errors import InUse, UnknownName
 from tailrace.plan.arrangements import fingerprints
-from tailrace.plan.nodes import Node, Scan, from_json, to_json, walk
+from tailrace.plan.nodes import Node, Order, Scan, from_json, to_json, walk
 from tailrace.store.base import Store, TableDef
 from tailrace.types import Column
 
 
 @dataclass(frozen=True)
 class ViewDef:
-    """A view: what it says, and how it is kept."""
+    """A view: what it says, how it is kept, and in which order it is read."""
 
     name: str
     sql: str
@@ -33,6 +33,7 @@ class ViewDef:
     place: tuple[int, ...]
     state: int
     uses: tuple[str, ...]
+    order: Order = ()
 
     @property
     def key(self) -> tuple[int, ...] | None:
@@ -122,6 +123,7 @@ class Catalog:
         columns: tuple[Column, ...],
         place: tuple[int, ...],
         uses: Iterable[str],
+        order: Order,
     ) -> Draft:
         """Numbers for a new view and for the states it is the first to need. `building` guards them until added."""
         current = self._current()
@@ -131,7 +133,7 @@ class Catalog:
             if print_ not in current._states and print_ not in fresh:
                 number += 1
                 fresh[print_] = number
-        view = ViewDef(name, sql, root, columns, place, current._next, tuple(sorted(set(uses))))
+        view = ViewDef(name, sql, root, columns, place, current._next, tuple(sorted(set(uses))), order)
         self._change({"building": [view.state, *fresh.values()]}, number + 1)
         return Draft(view, fresh)
 
@@ -145,6 +147,7 @@ class Catalog:
             "place": list(view.place),
             "state": view.state,
             "uses": list(view.uses),
+            "order": to_json(view.order),
         }
         states = {f"state:{p}": n for p, n in draft.fresh.items()}
         self._change({f"view:{view.name}": document, "building": None, **states})
@@ -197,4 +200,5 @@ def _view(document: Any) -> ViewDef:
         tuple(document["place"]),
         document["state"],
         tuple(document["uses"]),
+        from_json(document["order"]),
     )
