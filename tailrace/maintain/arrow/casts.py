@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tailrace.maintain.arrow import dates, decimals, numbers
 from tailrace.maintain.arrow.coercion import FLOATS, INTEGERS, is_decimal, known, parts
-from tailrace.maintain.arrow.nodes import VOID, Call, Constant, Node, NotMine, Value, call, constant
+from tailrace.maintain.arrow.nodes import VOID, Constant, Node, NotMine, Value, call, constant
 from tailrace.types import arrow
 
 _BITS = dict(zip(INTEGERS, (8, 16, 32, 64), strict=True))
@@ -39,6 +39,9 @@ def cast(node: Node, to: str) -> Node:
 
 
 def _from_integer(node: Node, to: str) -> Node:
+    if to == "float" and node.type in ("int", "bigint") and not _is_short(node):
+        # Casting it on to double, Spark may leave out the float, and with it the digits a float loses.
+        raise NotMine("an integer that a float may not hold")
     if to in INTEGERS or to in FLOATS or to == "string":
         return call(to, as_type, node, options=(arrow(to),))
     if is_decimal(to):
@@ -46,6 +49,10 @@ def _from_integer(node: Node, to: str) -> Node:
     if to == "boolean":
         return call(to, is_nonzero, node)
     raise NotMine(f"CAST from {node.type} to {to}")
+
+
+def _is_short(node: Node) -> bool:
+    return isinstance(node, Constant) and abs(node.python or 0) <= _EXACT_FLOAT
 
 
 def _from_decimal(node: Node, to: str) -> Node:
@@ -62,23 +69,12 @@ def _from_decimal(node: Node, to: str) -> Node:
 
 def _from_float(node: Node, to: str) -> Node:
     if to in FLOATS:
-        _require_exact(node)
         return call(to, as_type, node, options=(arrow(to),))
     if to in INTEGERS:
         return call(to, numbers.saturated, node, options=(_BITS[to],))
     if to == "boolean":
         return call(to, is_nonzero, node)
     raise NotMine(f"CAST from {node.type} to {to}")
-
-
-def _require_exact(node: Node) -> None:
-    """Spark makes one cast of an integer's casts to float and on to double, and so keeps digits a float loses."""
-    if isinstance(node, Constant) and node.type == "float":
-        rounded = node.python is not None and abs(node.python) >= _EXACT_FLOAT
-    else:
-        rounded = isinstance(node, Call) and node.kernel is as_type and node.inputs[0].type in ("int", "bigint")
-    if rounded:
-        raise NotMine("an integer as a float as a double")
 
 
 def _from_other(node: Node, to: str) -> Node:

@@ -19,7 +19,7 @@ MIN_SCALE = 6  # digits after the point that are kept when a result has too many
 
 def normal(text: str) -> str:
     """The type as Spark prints it."""
-    text = text.strip().lower()
+    text = text.strip() if "struct" in text else text.strip().lower()
     text = ALIASES.get(text, text)
     if text == "decimal":
         return "decimal(10,0)"

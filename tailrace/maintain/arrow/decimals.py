@@ -6,6 +6,7 @@ digits that the values really have; what is left is worked out on Python's integ
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -45,13 +46,32 @@ def arithmetic(left: Value, right: Value, operator: str, precision: int, scale: 
 def divided(left: Value, right: Value, precision: int, scale: int) -> Value:
     """left / right; NULL where right is zero."""
     shift = scale + _parts(right)[1] - _parts(left)[1]
-    small = digits(left) + max(shift, 0) <= _SAFE_DIGITS and digits(right) + max(-shift, 0) <= _SAFE_DIGITS
     (a, b), valid = _integers(left, right)
-    if not small:
-        a, b = a.astype(object), b.astype(object)
-    a, b = a * 10 ** max(shift, 0), b * 10 ** max(-shift, 0)
     zero = b == 0
-    return made(_quotients(a, np.where(zero, 1, b)), valid & ~zero, precision, scale)
+    b, valid = np.where(zero, 1, b), valid & ~zero
+    step = _SAFE_DIGITS - digits(right)  # of the quotient, that can be had at once
+    if a.dtype != object and 0 <= shift <= _SAFE_DIGITS and step > 0 and digits(left) <= _SAFE_DIGITS:
+        found = _long_division(a, b, valid, shift, step)
+        if digits(found) <= precision:
+            return _labelled(found, precision, scale)
+    a, b = a.astype(object) * 10 ** max(shift, 0), b.astype(object) * 10 ** max(-shift, 0)
+    return made(_quotients(a, b), valid, precision, scale)
+
+
+def _long_division(a: Integers, b: Integers, valid: Mask, shift: int, step: int) -> Value:
+    """a · 10^shift / b rounded half up: the whole part, then some digits at a time, all within 64 bits."""
+    size = np.abs(b)
+    whole, rest = np.divmod(np.abs(a), size)
+    fraction = np.zeros_like(whole)
+    for done in range(0, shift, step):
+        power = 10 ** min(step, shift - done)
+        more, rest = np.divmod(rest * power, size)
+        fraction = fraction * power + more
+    fraction += 2 * rest >= size
+    power = pa.scalar(Decimal(10**shift), pa.decimal128(shift + 1, 0))
+    wide = arithmetic(made(whole, valid, _SAFE_DIGITS, 0), power, "*", MAX_PRECISION, 0)
+    found = arithmetic(wide, made(fraction, valid, _SAFE_DIGITS + 1, 0), "+", MAX_PRECISION, 0)
+    return pc.if_else(pa.array((a < 0) != (b < 0)), pc.negate(found), found)
 
 
 def remainder(left: Value, right: Value, precision: int, scale: int) -> Value:
@@ -148,9 +168,9 @@ def _parts(value: Value) -> tuple[int, int]:
     return value.type.precision, value.type.scale
 
 
-def _labelled(value: Value, precision: int) -> Value:
-    """The same digits under another precision, which they must fit."""
-    kind = pa.decimal128(precision, value.type.scale)
+def _labelled(value: Value, precision: int, scale: int | None = None) -> Value:
+    """The same digits under another precision, which they must fit, and scale."""
+    kind = pa.decimal128(precision, value.type.scale if scale is None else scale)
     if isinstance(value, pa.Scalar):
         return pa.scalar(value.as_py(), kind)
     return pa.Array.from_buffers(kind, len(value), value.buffers(), offset=value.offset)

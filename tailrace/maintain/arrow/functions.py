@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tailrace.maintain.arrow import choosing, dates, decimals, numbers, operators, strings
 from tailrace.maintain.arrow.casts import cast
-from tailrace.maintain.arrow.coercion import FLOATS, INTEGERS, decimal, is_decimal, is_numeric, normal, parts
+from tailrace.maintain.arrow.coercion import FLOATS, INTEGERS, decimal, is_decimal, normal, parts
 from tailrace.maintain.arrow.nodes import NULL, Constant, Node, NotMine, call
 
 _PARTS = {
@@ -171,9 +171,7 @@ def _byte_length(node: Node) -> Node:
 
 
 def _abs(node: Node) -> Node:
-    # Beyond 34 digits Spark's abs rounds, and may fail.
-    if not is_numeric(node.type) or (is_decimal(node.type) and parts(node.type)[0] > 34):
-        raise NotMine(f"abs of {node.type}")
+    operators.require_unrounded(node)
     return call(node.type, pc.abs, node)
 
 

@@ -25,6 +25,7 @@ from tailrace.maintain.arrow.nodes import VOID, Constant, Node, NotMine, call, c
 
 _PLAIN = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 _LONGEST_SWITCH = 10  # items up to which Spark compares floats in IN one by one, with 0.0 = -0.0
+_UNROUNDED = 34
 _LONG = range(-(1 << 63), 1 << 63)
 
 
@@ -76,9 +77,14 @@ def _decimal_arithmetic(operator: str, left: Node, right: Node) -> Node:
 
 
 def negative(node: Node) -> Node:
-    if not is_numeric(node.type):
-        raise NotMine(f"-{node.type}")
+    require_unrounded(node)
     return call(node.type, pc.negate, node)
+
+
+def require_unrounded(node: Node) -> None:
+    """Spark's minus sign and abs round a decimal of more than 34 digits, or fail."""
+    if not is_numeric(node.type) or (is_decimal(node.type) and parts(node.type)[0] > _UNROUNDED):
+        raise NotMine(f"a sign of {node.type}")
 
 
 def compare(operator: str, left: Node, right: Node) -> Node:
