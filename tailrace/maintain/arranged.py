@@ -69,9 +69,10 @@ class Arranged:
 
     def net(self, delta: pa.Table) -> Net:
         """The delta with what cancels out left away: all that the arrangement has to do with."""
-        rows = self._rows.encode(delta.select(self.schema.names))
+        table = delta.select(self.schema.names).cast(self.schema)  # Spark says NOT NULL of what cannot be NULL
+        rows = self._rows.encode(table)
         picked, weights = net_rows(rows, delta.column(WEIGHT))
-        kept = delta.select(self.schema.names).take(pa.array(picked))
+        kept = table.take(pa.array(picked))
         return Net(kept, rows.take(pa.array(picked)), weights, self.groups(kept))
 
     def entry_keys(self, net: Net) -> pa.LargeBinaryArray:

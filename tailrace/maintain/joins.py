@@ -78,6 +78,7 @@ class JoinRule:
         rows = delta.filter(pc.equal(delta.column(SIDE), side))
         names = [side_column(side, i) for i in range(len(arranged.columns))]
         rows = rows.select([*names, WEIGHT]).rename_columns([*arranged.schema.names, WEIGHT])
+        rows = rows.cast(arranged.schema.append(pa.field(WEIGHT, pa.int64())))
         null = np.zeros(rows.num_rows, dtype=bool)
         for position, safe in zip(arranged.by, self.null_safe, strict=True):
             if not safe:
