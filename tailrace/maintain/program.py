@@ -165,8 +165,11 @@ class Keep:
         return out if out is not None and out.num_rows else None
 
     def _placed(self, rows: pa.Table | None, number: int) -> pa.Table:
+        wanted = self.inputs[number]
         if rows is None:
-            rows = self.inputs[number].empty_table()
+            rows = wanted.empty_table()
+        elif rows.schema != wanted:  # whether elements of nested values may be NULL is written differently by Spark
+            rows = rows.select(wanted.names).cast(wanted)
         if SHARD in rows.column_names:
             return rows.combine_chunks()
         shards = place([rows.column(n) for n in self.by[number]], self.shards, rows.num_rows)

@@ -41,6 +41,12 @@ GENERATORS = _words("""
     variant_explode variant_explode_outer
 """)
 
+# Their first of three arguments is a unit, such as HOUR, and no column.
+UNIT_FIRST = _words("date_add date_diff dateadd datediff timediff timestampadd timestampdiff")
+UNITS = _words("""
+    microsecond millisecond second minute hour day dayofyear week month quarter year
+""")
+
 WINDOW_ONLY = _words("""
     counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number
 """)

@@ -125,6 +125,8 @@ class Scope:
             word = functions.name(node)
             if word is not None:
                 self._expand_stars(node, word)
+            if word in functions.UNIT_FIRST and len(node.expressions) == 3:
+                _keep_unit(node.expressions[0])
             if word == "struct":
                 return _named_struct(node.expressions)
             if word == "arrays_zip":
@@ -241,6 +243,12 @@ def _named_zip(arguments: list[exp.Expr]) -> exp.Expr:
     body = exp.Anonymous(this="named_struct", expressions=pairs)
     zipped = exp.Anonymous(this="arrays_zip", expressions=hidden)
     return exp.Anonymous(this="transform", expressions=[zipped, exp.Lambda(this=body, expressions=[each])])
+
+
+def _keep_unit(argument: exp.Expr) -> None:
+    """A unit of time, which is read like a column, stays the word it is."""
+    if isinstance(argument, exp.Column) and not argument.table and argument.name.lower() in functions.UNITS:
+        argument.replace(exp.Var(this=argument.name.upper()))
 
 
 def _rename_positional(node: exp.Lambda) -> None:
