@@ -67,11 +67,17 @@ class Arranged:
         """The group of each row, as the arrangement sorts it."""
         return clip(self._groups.encode([table.column(column(p)) for p in self.by], table.num_rows), PART)
 
+    def typed(self, delta: pa.Table) -> pa.Table:
+        """The relation's columns; Spark may know of an array that no element of it is NULL, an arrangement does not."""
+        columns = delta.select(self.schema.names)
+        return columns if columns.schema == self.schema else columns.cast(self.schema)
+
     def net(self, delta: pa.Table) -> Net:
         """The delta with what cancels out left away: all that the arrangement has to do with."""
-        rows = self._rows.encode(delta.select(self.schema.names))
+        columns = self.typed(delta)
+        rows = self._rows.encode(columns)
         picked, weights = net_rows(rows, delta.column(WEIGHT))
-        kept = delta.select(self.schema.names).take(pa.array(picked))
+        kept = columns.take(pa.array(picked))
         return Net(kept, rows.take(pa.array(picked)), weights, self.groups(kept))
 
     def entry_keys(self, net: Net) -> pa.LargeBinaryArray:

@@ -40,6 +40,14 @@ from tailrace.plan.zones import placement, view_place, zones
         ("select id from orders union all select cust from customers", None),
         ("select id from orders union select cust from customers", ("id",)),
         ("select t.a, u.a as b from t, u", ("a", "b")),
+        ("select id, rank() over (order by cust) as r from orders", ("id",)),
+        ("select id from orders order by price limit 3", ("id",)),
+        ("select cust from orders limit 3", None),
+        (
+            "select cust, n from (select cust, day, row_number() over (partition by cust order by day) as n"
+            " from (select cust, day from orders union all select cust, day from orders)) where n <= 2",
+            ("cust", "n"),
+        ),
     ],
 )
 def test_key(sql: str, key: tuple[str, ...] | None) -> None:
@@ -73,6 +81,10 @@ def test_a_view_over_a_view_is_planned_with_it() -> None:
         ("select a, b from t union all select a, a from u", (0,), (0, 1)),
         ("select a, b from t union all select b, a from u", None, (0, 1)),
         ("select xs, k + 1 as k from nested", None, (1,)),
+        ("select id, cust, rank() over (partition by cust order by day) as r from orders", (1,), (0,)),
+        ("select id, line, count(*) over (partition by id) as n from lines", (0,), (0,)),
+        ("select id, rank() over (order by day) as r from orders", (), (0,)),
+        ("select id from orders order by price limit 3", (), (0,)),
     ],
 )
 def test_placement(sql: str, placed: tuple[int, ...] | None, view: tuple[int, ...]) -> None:
@@ -136,6 +148,8 @@ def test_arrangements_of_each_operator() -> None:
         ["accumulators", "values", "values"]
     ]
     assert _kinds("select b, stddev(a) as s from t group by b") == [["rows", "outputs"]]
+    assert _kinds("select b, rank() over (partition by b order by d) as r from t") == [["rows", "outputs"]]
+    assert _kinds("select b from t order by d limit 3") == [["ordered"]]
 
 
 def _held(node: Node, kind: str) -> set[Arrangement]:
@@ -153,6 +167,12 @@ def test_views_share_what_they_both_need() -> None:
     high = sketch.plan("select b, max(a) as h from t group by b")
     assert _held(low, "values") == _held(high, "values")
     assert _held(low, "accumulators") != _held(high, "accumulators")
+    first = sketch.plan("select a, c from t order by b desc limit 1")
+    some = sketch.plan("select c from (select a, c from t order by b desc limit 10 offset 3)")
+    assert _held(first, "ordered") == _held(some, "ordered")
+    ranks = sketch.plan("select a, b, rank() over (partition by b order by a) as r from t")
+    spread = sketch.plan("select b, stddev(a) as s from t group by b")
+    assert _held(ranks, "rows") == _held(spread, "rows")
 
 
 def test_zones_begin_where_rows_must_move() -> None:
