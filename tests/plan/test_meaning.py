@@ -13,7 +13,8 @@ from sketch import NESTED, Sketch
 
 from tailrace.maintain.typer import SparkTyper
 from tailrace.plan.build import Types
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll
+from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, TopK, UnionAll, Window
+from tailrace.verify.planned import first_rows, windowed
 
 QUERIES = Path(__file__).parent.parent / "fixtures" / "plan" / "meaning.sql"
 ROWS = {
@@ -103,6 +104,10 @@ def _frame(node: Node, spark: SparkSession) -> DataFrame:
             for other in inputs[1:]:
                 whole = whole.union(other)
             return whole
+        case Window():
+            return windowed(node, inputs[0])
+        case TopK():
+            return first_rows(node, inputs[0])
     raise TypeError(type(node).__name__)
 
 
