@@ -119,10 +119,8 @@ class Compiler:
                 return self._join(node)
             case Aggregate():
                 return self._aggregate(node)
-            case Window():
-                return self._window(node)
-            case TopK():
-                return self._top(node)
+            case Window() | TopK():
+                return self._partitioned(node)
         raise NotImplementedError(type(node).__name__)
 
     # linear operators
@@ -299,22 +297,16 @@ class Compiler:
         )
         return Placed(self._stages.run(frame, rule), placement(node))
 
-    def _window(self, node: Window) -> Placed | None:
+    def _partitioned(self, node: Window | TopK) -> Placed | None:
         delta = self.delta(node.input)
         if delta is None:
             return None
         there = bool(node.partition) and delta.by == node.partition
         placed = self._stages.place(delta.frame, [column(p) for p in node.partition], there)
-        return Placed(windows.maintained(node, placed, self._stages, self._states), placement(node))
-
-    def _top(self, node: TopK) -> Placed | None:
-        delta = self.delta(node.input)
-        if delta is None:
-            return None
-        there = bool(node.partition) and delta.by == node.partition
-        placed = self._stages.place(delta.frame, [column(p) for p in node.partition], there)
-        state = self._states[arrangements.top_arrangement(node).fingerprint]
-        return Placed(self._stages.run(placed, First.of(node, state)), placement(node))
+        if isinstance(node, Window):
+            return Placed(windows.maintained(node, placed, self._stages, self._states), placement(node))
+        rule = First.of(node, self._states[arrangements.top_arrangement(node).fingerprint])
+        return Placed(self._stages.run(placed, rule), placement(node))
 
     def _seeded(self, node: Aggregate, frame: DataFrame) -> DataFrame:
         """A new view without GROUP BY has its one row even if the table is empty: a row of weight 0 brings it."""
