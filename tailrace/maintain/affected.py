@@ -49,8 +49,9 @@ class Affected:
         picked, totals = net_rows(rows, weights)
         both = pa.concat_tables([old.table, net.table]).take(pa.array(picked))
         alive = set(pa.concat_arrays([old.groups, net.groups]).take(pa.array(picked)).to_pylist())
-        gone = delta.take(pa.array([at for g, at in touched.items() if g not in alive], pa.int64()))
-        parts = [self._marked(both, True, totals), self._marked(self._only_group(gone), False, None)]
+        gone = pa.array([at for g, at in touched.items() if g not in alive], pa.int64())
+        left = self._only_group(delta.take(gone))
+        parts = [self._marked(both, True, totals), self._marked(left, False, None)]
         return pa.concat_tables(parts), [write]
 
     def _only_group(self, rows: pa.Table) -> pa.Table:

@@ -85,7 +85,8 @@ def window_arrangements(node: Window) -> tuple[Arrangement, Arrangement]:
 
 def top_arrangement(node: TopK) -> Arrangement:
     """The rows of each partition in order, however many of them are asked for."""
-    return _arrangement("ordered", node.input, node.partition, node.order)
+    by = (*node.partition, *(p for p, _, _ in node.order))
+    return _arrangement("ordered", node.input, by, node.partition, node.order)
 
 
 def arrangements(root: Node) -> list[tuple[Node, list[Arrangement]]]:

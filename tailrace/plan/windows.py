@@ -161,6 +161,7 @@ class _Draft:
                 slot.replace(exp.Column(this=exp.Identifier(this=column(args[-1]))))
             else:
                 refuse_expression(slot)
+                functions.require_deterministic(slot)
         return WindowCall(name, tuple(args), generate(tree), _frame(window), "")
 
 

@@ -53,9 +53,9 @@ class Planned:
             case Aggregate():
                 return self._aggregate(node)
             case Window():
-                return self._window(node)
+                return windowed(node, self.frame(node.input))
             case TopK():
-                return self._top(node)
+                return first_rows(node, self.frame(node.input))
         raise NotImplementedError(type(node).__name__)
 
     def _join(self, node: Join) -> DataFrame:
@@ -75,21 +75,23 @@ class Planned:
         calls = [F.expr(c.sql).cast(c.type).alias(f"a{i}") for i, c in enumerate(node.calls)]
         return _renamed(frame.groupBy(*groups).agg(*calls))
 
-    def _window(self, node: Window) -> DataFrame:
-        frame = self.frame(node.input)
-        number, calls = window_sql(node)
-        if number is not None:
-            frame = frame.selectExpr("*", f"{number} AS {NUMBER}")
-        values = [f"CAST({sql} AS {c.type}) AS w{i}" for i, (sql, c) in enumerate(zip(calls, node.calls, strict=True))]
-        return _renamed(frame.selectExpr(*(column(i) for i in range(len(node.input.columns))), *values))
 
-    def _top(self, node: TopK) -> DataFrame:
-        order = whole_order(node) or ((0, True, True),)  # with none, a partition has one row at most
-        numbers = f"row_number() {over(node.partition, order, '')} AS {NUMBER}"
-        frame = self.frame(node.input).selectExpr("*", numbers).where(f"{NUMBER} > {node.offset}")
-        if node.limit is not None:
-            frame = frame.where(f"{NUMBER} <= {node.offset + node.limit}")
-        return _renamed(frame) if node.numbered else frame.drop(NUMBER)
+def windowed(node: Window, source: DataFrame) -> DataFrame:
+    """The rows of the node's input with the values of its windows."""
+    number, calls = window_sql(node)
+    frame = source if number is None else source.selectExpr("*", f"{number} AS {NUMBER}")
+    values = [f"CAST({sql} AS {c.type}) AS w{i}" for i, (sql, c) in enumerate(zip(calls, node.calls, strict=True))]
+    return _renamed(frame.selectExpr(*(column(i) for i in range(len(node.input.columns))), *values))
+
+
+def first_rows(node: TopK, source: DataFrame) -> DataFrame:
+    """Those of the input's rows that the node takes."""
+    order = whole_order(node) or ((0, True, True),)  # with none, a partition has one row at most
+    numbers = f"row_number() {over(node.partition, order, '')} AS {NUMBER}"
+    frame = source.selectExpr("*", numbers).where(f"{NUMBER} > {node.offset}")
+    if node.limit is not None:
+        frame = frame.where(f"{NUMBER} <= {node.offset + node.limit}")
+    return _renamed(frame) if node.numbered else frame.drop(NUMBER)
 
 
 def _renamed(frame: DataFrame) -> DataFrame:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tailrace.maintain.stage import Before
 
 from tailrace.delta import WEIGHT
 from tailrace.maintain.sinks import positional
-from tailrace.maintain.stage import Before
 from tailrace.maintain.topk import First
 from tailrace.plan.nodes import Order, Scan, TopK
 from tailrace.source.assignment import Assignment

@@ -57,6 +57,14 @@ from tailrace.plan.zones import placement, view_place, zones
         ("select * from range(9)", ("id",)),
         ("select * from t pivot (sum(a) for b in (1, 2))", ("c", "d")),
         ("select * from t unpivot (v for n in (b, d))", ("a", "n")),
+        ("select id, rank() over (order by cust) as r from orders", ("id",)),
+        ("select id from orders order by price limit 3", ("id",)),
+        ("select cust from orders limit 3", None),
+        (
+            "select cust, n from (select cust, day, row_number() over (partition by cust order by day) as n"
+            " from (select cust, day from orders union all select cust, day from orders)) where n <= 2",
+            ("cust", "n"),
+        ),
     ],
 )
 def test_key(sql: str, key: tuple[str, ...] | None) -> None:
@@ -90,6 +98,10 @@ def test_a_view_over_a_view_is_planned_with_it() -> None:
         ("select a, b from t union all select a, a from u", (0,), (0, 1)),
         ("select a, b from t union all select b, a from u", None, (0, 1)),
         ("select xs, k + 1 as k from nested", None, (1,)),
+        ("select id, cust, rank() over (partition by cust order by day) as r from orders", (1,), (0,)),
+        ("select id, line, count(*) over (partition by id) as n from lines", (0,), (0,)),
+        ("select id, rank() over (order by day) as r from orders", (), (0,)),
+        ("select id from orders order by price limit 3", (), (0,)),
     ],
 )
 def test_placement(sql: str, placed: tuple[int, ...] | None, view: tuple[int, ...]) -> None:
@@ -160,6 +172,8 @@ def test_arrangements_of_each_operator() -> None:
     assert _kinds("select b, median(a) as s from t group by b") == [["rows", "outputs"]]
     assert _kinds("select b from t intersect all select b from u") == [["accumulators"]]
     assert _kinds("select b, sum(a) as s from t group by cube(b, c)") == [["accumulators"]]
+    assert _kinds("select b, rank() over (partition by b order by d) as r from t") == [["rows", "outputs"]]
+    assert _kinds("select b from t order by d limit 3") == [["ordered"]]
 
 
 def _held(node: Node, kind: str) -> set[Arrangement]:
@@ -177,6 +191,12 @@ def test_views_share_what_they_both_need() -> None:
     high = sketch.plan("select b, max(a) as h from t group by b")
     assert _held(low, "values") == _held(high, "values")
     assert _held(low, "accumulators") != _held(high, "accumulators")
+    first = sketch.plan("select a, c from t order by b desc limit 1")
+    some = sketch.plan("select c from (select a, c from t order by b desc limit 10 offset 3)")
+    assert _held(first, "ordered") == _held(some, "ordered")
+    ranks = sketch.plan("select a, b, rank() over (partition by b order by a) as r from t")
+    middle = sketch.plan("select b, median(a) as m from t group by b")
+    assert _held(ranks, "rows") == _held(middle, "rows")
 
 
 def test_zones_begin_where_rows_must_move() -> None:

@@ -16,7 +16,20 @@ from tailrace.maintain.typer import SparkTyper
 from tailrace.plan.build import Types
 from tailrace.plan.expressions import refs
 from tailrace.plan.joining import lowered
-from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, OneRow, Project, Scan, UnionAll
+from tailrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+)
+from tailrace.verify.planned import first_rows, windowed
 
 QUERIES = sorted((Path(__file__).parent.parent / "fixtures" / "plan").glob("meaning*.sql"))
 ROWS = {
@@ -117,6 +130,10 @@ def _frame(node: Node, spark: SparkSession) -> DataFrame:
             for other in inputs[1:]:
                 whole = whole.union(other)
             return whole
+        case Window():
+            return windowed(node, inputs[0])
+        case TopK():
+            return first_rows(node, inputs[0])
     raise TypeError(type(node).__name__)
 
 
