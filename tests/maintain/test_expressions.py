@@ -71,26 +71,26 @@ def _bits(values: pa.Array) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def interpreting(spark: SparkSession) -> SparkSession:
+def catalyst(spark: SparkSession) -> SparkSession:
     """Spark as it is over rows of a store: expressions compiled, not folded into a table of constants."""
     ours = session(spark)
     ours.conf.set("spark.sql.optimizer.excludedRules", "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation")
     return ours
 
 
-def test_listed_expressions_are_as_in_spark(interpreting: SparkSession) -> None:
+def test_listed_expressions_are_as_in_spark(catalyst: SparkSession) -> None:
     wanted = texts("compiled.sql")
     refused = [t for t in wanted if compile(t, TYPES) is None]
     assert refused == []
-    assert differences(interpreting, rows(700, seed=1), TYPES, wanted) == []
+    assert differences(catalyst, rows(700, seed=1), TYPES, wanted) == []
 
 
-def test_random_expressions_are_as_in_spark(interpreting: SparkSession) -> None:
+def test_random_expressions_are_as_in_spark(catalyst: SparkSession) -> None:
     made = Texts(seed=2)
     tried = [made.any() for _ in range(1500)]
     wanted = list(dict.fromkeys(t for t in tried if compile(t, TYPES) is not None))
     assert len(wanted) > 600
-    assert differences(interpreting, rows(300, seed=3), TYPES, wanted) == []
+    assert differences(catalyst, rows(300, seed=3), TYPES, wanted) == []
 
 
 def test_what_is_not_certain_is_left_to_spark() -> None:
@@ -124,14 +124,14 @@ def _answer_type(function: str, kind: str) -> str | None:
     return "double" if function == "avg" or kind in ("float", "double") else "bigint"
 
 
-def test_what_aggregates_add_and_answer_is_as_in_spark(interpreting: SparkSession) -> None:
+def test_what_aggregates_add_and_answer_is_as_in_spark(catalyst: SparkSession) -> None:
     node = aggregate()
     slots, answers = plan_slots(node)
     types = {f"_{n}": c.type for n, c in enumerate(COLUMNS)} | {"_weight": "bigint"}
     table = rows(300, seed=4)
     inputs = table.rename_columns([f"_{n}" for n in range(len(COLUMNS))]).append_column("_weight", table["_weight"])
     assert [c.sql for c in slots.sums if compile(c.sql, types, c.type) is None] == []
-    assert differences(interpreting, inputs, types, [c.sql for c in slots.sums]) == []
+    assert differences(catalyst, inputs, types, [c.sql for c in slots.sums]) == []
     stored = [Column("n", "bigint"), *(Column(f"s{n}", c.type) for n, c in enumerate(slots.sums))]
     stored += [Column(f"f{n}", "double") for n in range(len(slots.floats))]
     for n, place in enumerate(slots.values):
@@ -139,7 +139,7 @@ def test_what_aggregates_add_and_answer_is_as_in_spark(interpreting: SparkSessio
     kinds = {c.name: c.type for c in stored}
     pairs = zip(answers, node.calls, strict=True)
     assert [a for a, call in pairs if compile(a, kinds, call.type) is None] == []
-    assert differences(interpreting, values(stored, 300, seed=5), kinds, answers) == []
+    assert differences(catalyst, values(stored, 300, seed=5), kinds, answers) == []
 
 
 def test_a_type_that_spark_does_not_give_is_refused() -> None:
