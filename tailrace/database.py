@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tailrace.errors import Closed, NotAStore, UnknownName
-from tailrace.maintain.epochs import LARGEST, Epoch, Epochs, Maintained, committed
+from tailrace.explaining import explain_data, explain_text
+from tailrace.maintain import records
+from tailrace.maintain.epochs import LARGEST, Epoch, Epochs, committed
 from tailrace.maintain.lock import PATIENCE, held
+from tailrace.maintained import maintained
 from tailrace.statements import Runner
 from tailrace.status import Status, status
 from tailrace.store import lmdb, settings
@@ -104,12 +107,10 @@ class Database:
 
     def explain(self, view: str, *, json: bool = False) -> Any:
         """How a view is maintained: a readable tree, or with `json` the same as data."""
-        from tailrace.plan.explain import explain_json, explain_tree
-
         self._check()
-        roots = {v.name: v.root for v in self._catalog.views.values()}
-        name = self._catalog.view(view).name
-        return explain_json(name, roots) if json else explain_tree(name, roots)
+        definition = self._catalog.view(view)
+        last = records.last_way(records.recent(self._store), definition.name)
+        return (explain_data if json else explain_text)(self._catalog, definition, last)
 
     # tables and views
 
@@ -160,14 +161,7 @@ class Database:
 
     def _refresh(self, progress: Callable[[Epoch], None] | None = None) -> Epoch:
         with held(self.path, "epoch", patience=PATIENCE):
-            return self._epochs.refresh(self.maintained(), progress)
-
-    def maintained(self) -> Maintained:
-        from tailrace.maintain.compile import ViewSink
-
-        views = [ViewSink(v.state, v.root, v.place) for v in self._catalog.views.values()]
-        tables = {t.id: t for t in self._catalog.tables.values()}
-        return Maintained(tables, views, self._catalog.states)
+            return self._epochs.refresh(maintained(self._catalog), progress)
 
     def run(
         self,

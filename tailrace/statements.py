@@ -11,22 +11,18 @@ from pyspark.errors import PySparkException
 from sqlglot import exp
 
 from tailrace import types
+from tailrace.definitions import define
 from tailrace.errors import NameTaken, SqlError, UnknownName, Unsupported
-from tailrace.maintain.compile import ViewSink
 from tailrace.maintain.epochs import Epochs, Maintained
 from tailrace.maintain.lock import PATIENCE, held
-from tailrace.maintain.typer import SparkTyper, reason
+from tailrace.maintain.typer import reason
+from tailrace.maintained import chosen, maintained
 from tailrace.plan import dialect
-from tailrace.plan.build import build
-from tailrace.plan.nodes import Node, Scan
-from tailrace.plan.rewrites import rewrite
 from tailrace.plan.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
-from tailrace.plan.zones import view_place
 from tailrace.source.frames import table_rows
 from tailrace.source.session import session
 from tailrace.store.base import Store
 from tailrace.store.pins import pinned
-from tailrace.types import Column
 from tailrace.views.catalog import Catalog
 from tailrace.views.frames import view_frame
 
@@ -143,63 +139,22 @@ class Runner:
             return
         self._say("planning")
         version = self._catalog.version
-        root, uses, columns = self._planned(wanted)
+        view = define(self._db.spark, self._catalog, wanted)
         with self._changing():
             if self._taken(wanted.name, wanted.if_not_exists):
                 return
             if self._catalog.version != version:  # what it reads may have been dropped meanwhile
-                root, uses, columns = self._planned(wanted)
+                view = define(self._db.spark, self._catalog, wanted)
             self._clear_leftovers()
             self._say("refreshing the views there are")
-            self._epochs.refresh(self._db.maintained())
-            draft = self._catalog.draft_view(wanted.name, wanted.query_sql, root, columns, view_place(root), uses)
+            self._epochs.refresh(maintained(self._catalog))
+            draft = self._catalog.draft_view(view)
             self._say("building")
-            maintained = self._db.maintained()
-            shared = frozenset(maintained.states.values())
-            everything = Maintained(maintained.tables, [], {**maintained.states, **draft.fresh})
-            self._epochs.build(everything, ViewSink(draft.view.state, root, draft.view.place), shared)
+            known = maintained(self._catalog)
+            shared = frozenset(known.states.values())
+            everything = Maintained(known.tables, [], {**known.states, **draft.fresh})
+            self._epochs.build(everything, chosen(self._catalog, draft.view), shared)
             self._catalog.add_view(draft)
-
-    def _planned(self, wanted: CreateView) -> tuple[Node, list[str], tuple[Column, ...]]:
-        root, uses = self._plan(wanted.query)
-        return root, uses, self._checked(wanted.query_sql, root, uses)
-
-    def _plan(self, query: exp.Expr) -> tuple[Node, list[str]]:
-        uses: list[str] = []
-
-        def relation(name: str) -> Node | None:
-            name = name.lower()
-            if name in self._catalog.views:
-                found: Node = self._catalog.views[name].root
-            elif name in self._catalog.tables:
-                table = self._catalog.tables[name]
-                found = Scan(name, table.id, table.columns, table.positions, tuple(range(len(table.columns))))
-            else:
-                return None
-            uses.append(name)
-            return found
-
-        typer = SparkTyper(self._db.spark)
-        return rewrite(build(query, relation, typer), typer), uses
-
-    def _checked(self, sql: str, root: Node, uses: list[str]) -> tuple[Column, ...]:
-        """The view's columns as Spark names them; a plan of other types than Spark's is refused."""
-        spark = session(self._db.spark)
-        for name in set(uses):
-            source = self._catalog.views.get(name) or self._catalog.tables[name]
-            empty = spark.range(0).selectExpr(*(f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in source.columns))
-            empty.createOrReplaceTempView(f"`{name}`")
-        try:
-            schema = spark.sql(sql).schema
-        except PySparkException as error:
-            raise SqlError(message=reason(error)) from None
-        kinds = [f.dataType.simpleString() for f in schema]
-        planned = [c.type for c in root.columns]
-        if kinds != planned:
-            raise Unsupported(construct="this query", reason=f"Spark types it {kinds}, the plan {planned}")
-        for kind in kinds:
-            types.arrow(kind)
-        return tuple(Column(f.name, k) for f, k in zip(schema, kinds, strict=True))
 
     # queries
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tailrace.maintain import records
 from tailrace.maintain.epochs import committed
 from tailrace.store.base import Store
 from tailrace.views.catalog import Catalog
@@ -13,7 +14,11 @@ from tailrace.views.catalog import Catalog
 
 @dataclass(frozen=True)
 class Status:
-    """`lag_operations` are logged but not yet in the views; `lag_seconds` is the age of the oldest of them."""
+    """`lag_operations` are logged but not yet in the views; `lag_seconds` is the age of the oldest of them.
+
+    A view's `refreshed` says how an epoch brought it up to date last, if it may be recomputed; `epochs` are
+    the last ones, the newest first.
+    """
 
     path: str
     epoch: int
@@ -23,6 +28,7 @@ class Status:
     committed_at: float | None
     tables: list[dict[str, Any]]
     views: list[dict[str, Any]]
+    epochs: list[dict[str, Any]]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -30,6 +36,7 @@ class Status:
 
 def status(store: Store, catalog: Catalog) -> Status:
     done, newest = committed(store), store.newest_cut()
+    epochs = records.recent(store)
     waiting = store.written_at(done.cut.transaction) if newest.transaction > done.cut.transaction else None
     return Status(
         path=store.path,
@@ -48,7 +55,11 @@ def status(store: Store, catalog: Catalog) -> Status:
                 "key": v.key_names,
                 "columns": {c.name: c.type for c in v.columns},
                 "uses": list(v.uses),
+                "refresh": v.refresh,
+                "reason": v.reason,
+                "refreshed": records.last_way(epochs, v.name),
             }
             for v in sorted(catalog.views.values(), key=lambda v: v.name)
         ],
+        epochs=epochs,
     )

@@ -38,14 +38,16 @@ def _epoch(epoch: Epoch) -> dict[str, Any]:
         "rate": round(epoch.rate, 1),
         "view_rows": epoch.view_rows,
         "views": epoch.views,
+        "refreshed": {name: {"taken": w.taken, "reason": w.reason} for name, w in sorted(epoch.refreshed.items())},
         "cut": {"transaction": epoch.cut.transaction, "offsets": list(epoch.cut.offsets)},
     }
 
 
 def _line(epoch: Epoch) -> str:
+    again = sorted(name for name, way in epoch.refreshed.items() if way.taken == "recomputed")
     return (
         f"epoch {epoch.number}: {epoch.operations:,} operations in {epoch.seconds:.2f} s"
-        f" ({epoch.rate:,.0f}/s), {epoch.view_rows:,} view rows"
+        f" ({epoch.rate:,.0f}/s), {epoch.view_rows:,} view rows" + (f", recomputed {', '.join(again)}" if again else "")
     )
 
 

@@ -125,5 +125,8 @@ def _print_status(found: Status) -> None:
         for entry in listed:
             key = "none" if entry["key"] is None else ", ".join(entry["key"]) or "(one row)"
             columns = ", ".join(f"{name} {type_.upper()}" for name, type_ in entry["columns"].items())
-            rows.append((kind, entry["name"], key, columns, ", ".join(entry.get("uses", ()))))
-    output.show(["kind", "name", "key", "columns", "reads"], rows)
+            rows.append((kind, entry["name"], key, columns, ", ".join(entry.get("uses", ())), entry.get("refresh", "")))
+    output.show(["kind", "name", "key", "columns", "reads", "refresh"], rows)
+    for view in found.views:
+        if last := view["refreshed"]:
+            print(f"{view['name']}: {last['taken']} in epoch {last['epoch']}: {last['reason']}")

@@ -1,7 +1,7 @@
 """Epochs: intent, work, commit, and recovery. The only place that knows their order.
 
     intent    "epoch e covers (start, end]", written durably before anything is touched
-    work      one Spark job: deltas of the range, applied shard by shard
+    work      a Spark job: deltas of the range, applied shard by shard; another for views that are recomputed
     commit    "epoch e is committed at cut `end`": readers of all views move at this moment
 
 After a crash the intent is still there and the work is done again over the same range. Shards that have
@@ -12,17 +12,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.errors import EpochFailed
+from tailrace.maintain import records
 from tailrace.maintain.compile import Compiler, ViewSink
+from tailrace.maintain.recompute import Chosen, replaced
+from tailrace.maintain.reset import sweep
 from tailrace.maintain.stages import Stages
 from tailrace.maintain.typer import reason
+from tailrace.plan.arrangements import fingerprints
+from tailrace.plan.refresh import OVERHEAD, Way
 from tailrace.source.assignment import Assignment, Handed, hand_out
+from tailrace.source.session import session
 from tailrace.store.base import Cut, Store, TableDef
 from tailrace.store.pins import oldest_pinned
 
@@ -42,7 +48,10 @@ class Committed:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What a refresh did. `operations` is 0 and `number` the last one's when there was nothing to do."""
+    """What a refresh did. `operations` is 0 and `number` the last one's when there was nothing to do.
+
+    `refreshed` says of each view that may be recomputed, and had something to do, what was done and why.
+    """
 
     number: int
     operations: int
@@ -50,6 +59,7 @@ class Epoch:
     view_rows: int
     cut: Cut
     views: int
+    refreshed: Mapping[str, Way] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -59,11 +69,31 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Maintained:
-    """All that is maintained: tables by id, views, and the number of every state by its fingerprint."""
+    """All that is maintained: tables by id, views, and the number of every state by its fingerprint.
+
+    `views` go by deltas always; for those in `chosen` each epoch decides.
+    """
 
     tables: Mapping[int, TableDef]
     views: Sequence[ViewSink]
     states: Mapping[str, int]
+    chosen: Sequence[Chosen] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.views) + len(self.chosen)
+
+    def states_of(self, views: Sequence[ViewSink]) -> frozenset[int]:
+        """The states that these views keep, their own rows not among them."""
+        return frozenset(self.states[p] for view in views for p in fingerprints(view.root))
+
+
+class Intent(NamedTuple):
+    """An epoch that is begun: its end, and how views with a choice are refreshed. Written down, it stays so."""
+
+    epoch: int
+    end: Cut
+    ways: dict[str, Way]
 
 
 class Frame(NamedTuple):
@@ -96,53 +126,110 @@ class Epochs:
         self, store: Store, spark: Callable[[], SparkSession], largest: int = LARGEST, small: int = SMALL
     ) -> None:
         self._store, self._spark, self._largest, self.small = store, spark, largest, small
+        self.overhead = OVERHEAD
         self._frames: dict[tuple[tuple[int, ...], frozenset[int] | None, int], Frame] = {}
 
     def refresh(self, maintained: Maintained, progress: Callable[[Epoch], None] | None = None) -> Epoch:
         """Bring all views to the newest cut there is now: one epoch, or several if one would be too large."""
         began, target = time.monotonic(), self._store.newest_cut()
         operations = rows = 0
+        refreshed: dict[str, Way] = {}
         done = committed(self._store)
         while done.cut.transaction < target.transaction or self._store.document("intent"):
             epoch = self._next(done, maintained)
             if progress:
                 progress(epoch)
             operations, rows = operations + epoch.operations, rows + epoch.view_rows
+            refreshed.update(epoch.refreshed)
             done = committed(self._store)
         seconds = time.monotonic() - began
-        return Epoch(done.epoch, operations, seconds, rows, done.cut, len(maintained.views))
+        return Epoch(done.epoch, operations, seconds, rows, done.cut, maintained.count, refreshed)
 
     def _next(self, done: Committed, maintained: Maintained) -> Epoch:
         began = time.monotonic()
-        number, end = self._intend(done)
-        touched = self._store.touched(done.cut, end)
-        operations = end.operations - done.cut.operations
-        rows = 0
-        if maintained.views:
-            work = Assignment(number, self.keep(done.epoch), done.cut, end)
-            rows = self._work(work, maintained, frozenset(touched), operations)
+        intent = self._intend(done, maintained)
+        operations = intent.end.operations - done.cut.operations
+        rows = self._refresh_all(done, intent, maintained)
         self._store.sync()
-        document = {"epoch": number, "cut": [end.transaction, end.offsets], "at": time.time()}
-        self._store.change_documents({"committed": document, "intent": None})
+        seconds, now = time.monotonic() - began, time.time()
+        document = {"epoch": intent.epoch, "cut": [intent.end.transaction, intent.end.offsets], "at": now}
+        noted = records.note(intent.epoch, now, operations, seconds, intent.ways)
+        self._store.change_documents({"committed": document, "intent": None, **noted})
         self.trim()
-        return Epoch(number, operations, time.monotonic() - began, rows, end, len(maintained.views))
+        return Epoch(intent.epoch, operations, seconds, rows, intent.end, maintained.count, intent.ways)
 
-    def _intend(self, done: Committed) -> tuple[int, Cut]:
+    def _intend(self, done: Committed, maintained: Maintained) -> Intent:
         """The epoch to run: the one left open by a crash, or a new one, written down first."""
         found = self._store.document("intent")
         if found is not None and found["epoch"] == done.epoch + 1:
-            return found["epoch"], Cut.from_json(found["end"])
+            ways = {name: Way(*way) for name, way in found["ways"].items()}
+            return Intent(found["epoch"], Cut.from_json(found["end"]), ways)
         end = self._store.cut_after(done.cut, self._largest)
-        intent = {"epoch": done.epoch + 1, "end": [end.transaction, end.offsets]}
-        self._store.change_documents({"intent": intent})
-        return done.epoch + 1, end
+        intent = Intent(done.epoch + 1, end, self._choose(done.cut, end, maintained))
+        ways_ = {name: [way.taken, way.reason] for name, way in intent.ways.items()}
+        self._store.change_documents(
+            {"intent": {"epoch": intent.epoch, "end": [end.transaction, end.offsets], "ways": ways_}}
+        )
+        return intent
 
-    def build(self, maintained: Maintained, view: ViewSink, fixed: frozenset[int]) -> int:
+    def _choose(self, start: Cut, end: Cut, maintained: Maintained) -> dict[str, Way]:
+        """How to refresh each view that has a choice and whose tables have changed."""
+        if not maintained.chosen:
+            return {}
+        operations = self._store.touched(start, end)
+        concerned = [view for view in maintained.chosen if view.tables & operations.keys()]
+        read = {number for view in concerned for number in view.tables}
+        rows = {number: self._store.count(maintained.tables[number]) for number in read}
+        return {view.name: view.way(operations, rows, self.overhead) for view in concerned}
+
+    def _refresh_all(self, done: Committed, intent: Intent, maintained: Maintained) -> int:
+        """Apply the epoch to all views; the number of view rows written."""
+        if not maintained.count:
+            return 0
+        touched = self._store.touched(done.cut, intent.end)
+        work = Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end)
+        again = [v for v in maintained.chosen if v.name in intent.ways and intent.ways[v.name].taken == "recomputed"]
+        views = [*maintained.views, *(v.sink for v in maintained.chosen if v.sink is not None and v not in again)]
+        operations = intent.end.operations - done.cut.operations
+        rows = self._work(work, replace(maintained, views=views), frozenset(touched), operations) if views else 0
+        return rows + self._recompute(work, maintained, again, maintained.states_of(views)) if again else rows
+
+    def _recompute(
+        self, work: Assignment, maintained: Maintained, views: Sequence[Chosen], others: frozenset[int]
+    ) -> int:
+        """Compute views anew at the end of the epoch, with all states that are theirs alone.
+
+        States that other views keep (`others`) were brought to the epoch by deltas before.
+        """
+        work = replace(work, start=None, fixed=others, reset=True)
+        count = {number: self._store.count(maintained.tables[number]) for v in views for number in v.tables}
+        planned = [v.sink for v in views if v.sink is not None]
+        only = replace(maintained, views=planned)
+        rows = self._work(work, only, None, sum(count.values())) if planned else 0
+        sweep(self._store, [*(v.state for v in planned), *only.states_of(planned) - others], work.epoch, work.keep)
+        for view in views:
+            if view.sink is None:
+                rows += self._store_query(work, view, sum(count[number] for number in view.tables))
+        return rows
+
+    def _store_query(self, work: Assignment, view: Chosen, size: int) -> int:
+        spark = session(self._spark())
+        tasks = 1 if size <= self.small else _tasks(self._store.shards, spark)
+        spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
+        try:
+            stages = Stages(self._store.path, self._store.shards, tasks, hand_out(spark, work))
+            return sum(row.rows for row in replaced(spark, self._store, stages, view, work.end).collect())
+        except PySparkException as error:
+            raise EpochFailed(epoch=work.epoch, reason=f"view {view.name!r}: {reason(error)}") from error
+
+    def build(self, maintained: Maintained, view: Chosen, fixed: frozenset[int]) -> int:
         """Fill a new view, and its states that nobody keeps yet, from the tables at the committed cut."""
         done = committed(self._store)
         work = Assignment(done.epoch, done.epoch, None, done.cut, fixed)
-        only = Maintained(maintained.tables, [view], maintained.states)
-        return self._work(work, only, None, done.cut.operations)
+        size = sum(self._store.count(maintained.tables[n]) for n in view.tables)
+        if view.sink is None:
+            return self._store_query(work, view, size)
+        return self._work(work, replace(maintained, views=[view.sink]), None, size)
 
     def _work(self, work: Assignment, maintained: Maintained, touched: frozenset[int] | None, operations: int) -> int:
         """Run the job; the number of view rows written."""

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.delta import SHARD
+from tailrace.maintain.reset import instead
 from tailrace.source.assignment import Assignment, Handed
 from tailrace.store.base import Shard, ShardSnapshot, Write
 from tailrace.store.lmdb import attach
@@ -85,8 +86,12 @@ def _step(
 ) -> Iterator[pa.RecordBatch]:
     with holder.at(work.epoch - 1) as snapshot:
         out, writes = rule.step(delta, Before(snapshot, work))
-    writes = [w for w in writes if len(w.keys) and w.state not in work.fixed]
-    if work.blank:
+        writes = [w for w in writes if w.state not in work.fixed]
+        if work.reset:
+            writes = [instead(snapshot, w) for w in writes]
+    if not work.reset:  # else a state that stays as it is must be marked as done too
+        writes = [w for w in writes if len(w.keys)]
+    if work.blank and not work.reset:
         writes = [Write(w.state, w.keys, w.values, None) for w in writes]
     if writes:
         start(partial(holder.apply, work.epoch, writes, work.keep))

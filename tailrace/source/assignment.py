@@ -24,8 +24,9 @@ class Assignment:
     """An epoch's number, the logs it covers, and how shards are to be treated.
 
     `start` None means from nothing: whole tables as of `end`, by which a view is built. Then states are read
-    as if empty, and those in `fixed`, which others keep already, are not written. Undo records
-    of epochs up to `keep` may go.
+    as if empty, and those in `fixed`, which others keep already, are not written. With `reset` what is written takes
+    the place of all that a state holds in the shard, by which views are recomputed. Undo records of epochs
+    up to `keep` may go.
     """
 
     epoch: int
@@ -33,18 +34,19 @@ class Assignment:
     start: Cut | None
     end: Cut
     fixed: frozenset[int] = frozenset()
+    reset: bool = False
 
     @property
     def blank(self) -> bool:
         return self.start is None
 
     def to_json(self) -> str:
-        return json.dumps([self.epoch, self.keep, self.start, self.end, sorted(self.fixed)])
+        return json.dumps([self.epoch, self.keep, self.start, self.end, sorted(self.fixed), self.reset])
 
     @classmethod
     def from_json(cls, text: str) -> Assignment:
-        epoch, keep, start, end, fixed = json.loads(text)
-        return cls(epoch, keep, Cut.from_json(start) if start else None, Cut.from_json(end), frozenset(fixed))
+        epoch, keep, start, end, fixed, reset = json.loads(text)
+        return cls(epoch, keep, Cut.from_json(start) if start else None, Cut.from_json(end), frozenset(fixed), reset)
 
 
 @dataclass(frozen=True)

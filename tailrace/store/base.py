@@ -187,6 +187,10 @@ class Store(ABC):
         """The newest rows under encoded keys, those that exist."""
 
     @abstractmethod
+    def count(self, table: TableDef) -> int:
+        """How many rows a table has now."""
+
+    @abstractmethod
     def rows(
         self, table: TableDef, node: int, cut: Cut | None, columns: Sequence[int], size: int = 50_000
     ) -> Iterator[pa.RecordBatch]:

@@ -83,6 +83,7 @@ class LmdbStore(Store):
                 if keys:
                     self._put_rows(txn, change, keys, afters)
                     ends = self._append(txn, change.table, number + 1, ends, befores, afters)
+                    self._add_count(txn, change.table, (afters.num_rows if afters else 0) - befores.num_rows)
                     done += len(keys)
             if done:
                 note = log.encode_note(time.time(), operations + done, ends)
@@ -164,6 +165,19 @@ class LmdbStore(Store):
                 prefix = _ROW.pack(table.id, node)
                 found.update((k[6:], v) for k, v in cursor.getmulti([prefix + k for k in keys]))
         return found
+
+    def count(self, table: TableDef) -> int:
+        with self._base.read() as txn:
+            return self._count(txn, table)
+
+    def _count(self, txn: Any, table: TableDef) -> int:
+        value = txn.get(f"count:{table.id}".encode(), db=self._documents)
+        return int(value) if value else 0
+
+    def _add_count(self, txn: Any, table: TableDef, more: int) -> None:
+        if more:
+            count = str(self._count(txn, table) + more)
+            txn.put(f"count:{table.id}".encode(), count.encode(), db=self._documents)
 
     def rows(
         self, table: TableDef, node: int, cut: Cut | None, columns: Sequence[int], size: int = 50_000
@@ -270,6 +284,7 @@ class LmdbStore(Store):
 
     def drop_rows(self, table: TableDef) -> None:
         delete_range(self._base, self._rows, *prefix_range(struct.pack(">I", table.id)))
+        self.change_documents({f"count:{table.id}": None})
 
     # shards, life
 

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace import types
-from tailrace.source.frames import table_rows
+from tailrace.source.queries import query_rows
 from tailrace.source.session import session
 from tailrace.store.base import Cut, Store
 from tailrace.store.pins import Pin
@@ -49,7 +49,7 @@ class Report:
 def verify(spark: SparkSession, store: Store, catalog: Catalog, view: ViewDef, pin: Pin) -> Report:
     """Compare a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut."""
     fresh = session(spark)
-    computed = recomputed(fresh, store, catalog, view, pin.cut)
+    computed = query_rows(fresh, store, catalog.query(view), pin.cut)
     stored = view_rows(fresh, store.path, store.shards, view, pin.epoch)
     names = [c.name for c in view.columns]
     computed = computed.toDF(*_positional(len(names))).withColumn(WEIGHT_COLUMN, F.lit(1).cast("bigint"))
@@ -65,17 +65,6 @@ def verify(spark: SparkSession, store: Store, catalog: Catalog, view: ViewDef, p
     else:
         missing, extra, examples = _counted(differing, names)
     return Report(view.name, not missing and not extra, missing, extra, rows, pin.cut, pin.epoch, examples)
-
-
-def recomputed(spark: SparkSession, store: Store, catalog: Catalog, view: ViewDef, cut: Cut) -> DataFrame:
-    """The view's SQL as Spark runs it over the tables at a cut."""
-    for name in view.uses:
-        if name in catalog.views:
-            recomputed(spark, store, catalog, catalog.views[name], cut).createOrReplaceTempView(f"`{name}`")
-        else:
-            table = catalog.tables[name]
-            table_rows(spark, store.path, store.nodes, table, cut).createOrReplaceTempView(f"`{name}`")
-    return spark.sql(view.sql)
 
 
 def _positional(count: int) -> list[str]:

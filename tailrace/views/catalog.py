@@ -11,40 +11,51 @@ Every change is one transaction and raises the version, by which other processes
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from tailrace.errors import InUse, UnknownName
 from tailrace.plan.arrangements import fingerprints
-from tailrace.plan.nodes import Node, Scan, from_json, to_json, walk
+from tailrace.plan.nodes import Key, Node, from_json, to_json
+from tailrace.plan.refresh import Refresh
+from tailrace.source.queries import Query
 from tailrace.store.base import Store, TableDef
 from tailrace.types import Column
 
 
 @dataclass(frozen=True)
 class ViewDef:
-    """A view: what it says, and how it is kept."""
+    """A view: what it says, and how it is kept. `state` is 0 until it has a number.
+
+    `root` is the plan of its query, None if only Spark can run it; `reason` says why it must be recomputed then.
+    """
 
     name: str
     sql: str
-    root: Node
+    root: Node | None
     columns: tuple[Column, ...]
+    key: Key | None
     place: tuple[int, ...]
-    state: int
     uses: tuple[str, ...]
-
-    @property
-    def key(self) -> tuple[int, ...] | None:
-        return self.root.key
+    tables: frozenset[int]
+    refresh: Refresh
+    reason: str = ""
+    state: int = 0
 
     @cached_property
     def key_names(self) -> list[str] | None:
         return None if self.key is None else [self.columns[p].name for p in self.key]
 
+    @property
+    def plan(self) -> Node | None:
+        """The plan by which it is maintained; None if it is recomputed at each epoch."""
+        return None if self.refresh == "full" else self.root
+
     @cached_property
-    def tables(self) -> frozenset[int]:
-        return frozenset(n.table_id for n in walk(self.root) if isinstance(n, Scan))
+    def fingerprints(self) -> list[str]:
+        """Of all states that it needs beside its own rows."""
+        return [] if self.plan is None else fingerprints(self.plan)
 
 
 class Catalog:
@@ -114,47 +125,37 @@ class Catalog:
         self._change({f"table:{table.name}": None})
         return table
 
-    def draft_view(
-        self,
-        name: str,
-        sql: str,
-        root: Node,
-        columns: tuple[Column, ...],
-        place: tuple[int, ...],
-        uses: Iterable[str],
-    ) -> Draft:
+    def query(self, view: ViewDef) -> Query:
+        """The view's SQL, down to the tables."""
+        reads: list[tuple[str, TableDef | Query]] = []
+        for name in view.uses:
+            used = self.views.get(name)
+            reads.append((name, self.tables[name] if used is None else self.query(used)))
+        return Query(view.sql, tuple(reads))
+
+    def draft_view(self, view: ViewDef) -> Draft:
         """Numbers for a new view and for the states it is the first to need. `building` guards them until added."""
         current = self._current()
         number = current._next
         fresh: dict[str, int] = {}
-        for print_ in fingerprints(root):
-            if print_ not in current._states and print_ not in fresh:
+        for print_ in view.fingerprints:
+            if print_ not in current._states:
                 number += 1
                 fresh[print_] = number
-        view = ViewDef(name, sql, root, columns, place, current._next, tuple(sorted(set(uses))))
-        self._change({"building": [view.state, *fresh.values()]}, number + 1)
-        return Draft(view, fresh)
+        numbered = replace(view, state=current._next)
+        self._change({"building": [numbered.state, *fresh.values()]}, number + 1)
+        return Draft(numbered, fresh)
 
     def add_view(self, draft: Draft) -> None:
-        view = draft.view
-        document = {
-            "name": view.name,
-            "sql": view.sql,
-            "root": to_json(view.root),
-            "columns": [list(c) for c in view.columns],
-            "place": list(view.place),
-            "state": view.state,
-            "uses": list(view.uses),
-        }
         states = {f"state:{p}": n for p, n in draft.fresh.items()}
-        self._change({f"view:{view.name}": document, "building": None, **states})
+        self._change({f"view:{draft.view.name}": _document(draft.view), "building": None, **states})
 
     def drop_view(self, name: str) -> None:
         """Forget a view and the states that only it needed, which become leftovers."""
         view = self.view(name)
         self._refuse_if_used(view.name)
-        others = {p for v in self.views.values() if v.name != view.name for p in fingerprints(v.root)}
-        gone = {p: n for p, n in self.states.items() if p in fingerprints(view.root) and p not in others}
+        others = {p for v in self.views.values() if v.name != view.name for p in v.fingerprints}
+        gone = {p: n for p, n in self.states.items() if p in view.fingerprints and p not in others}
         pending = [*(self._store.document("dropping") or []), view.state, *gone.values()]
         self._change({f"view:{view.name}": None, "dropping": pending, **{f"state:{p}": None for p in gone}})
 
@@ -188,13 +189,34 @@ def _table(document: Any) -> TableDef:
     return TableDef(document["id"], document["name"], columns, tuple(document["key"]))
 
 
+def _document(view: ViewDef) -> dict[str, Any]:
+    return {
+        "name": view.name,
+        "sql": view.sql,
+        "root": to_json(view.root),
+        "columns": [list(c) for c in view.columns],
+        "key": None if view.key is None else list(view.key),
+        "place": list(view.place),
+        "uses": list(view.uses),
+        "tables": sorted(view.tables),
+        "refresh": view.refresh,
+        "reason": view.reason,
+        "state": view.state,
+    }
+
+
 def _view(document: Any) -> ViewDef:
+    key = document["key"]
     return ViewDef(
         document["name"],
         document["sql"],
         from_json(document["root"]),
         tuple(Column(*c) for c in document["columns"]),
+        None if key is None else tuple(key),
         tuple(document["place"]),
-        document["state"],
         tuple(document["uses"]),
+        frozenset(document["tables"]),
+        document["refresh"],
+        document["reason"],
+        document["state"],
     )
