@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,19 +11,17 @@ from pyspark.errors import PySparkException
 from sqlglot import exp
 
 from tailrace import types
-from tailrace.definitions import define
-from tailrace.errors import NameTaken, SqlError, UnknownName, Unsupported
-from tailrace.maintain.epochs import Epochs, Maintained
-from tailrace.maintain.lock import PATIENCE, held
+from tailrace.building import Builder, Say, Step
+from tailrace.definitions import Names, define, redefine
+from tailrace.errors import BeingBuilt, NameTaken, SqlError, UnknownName
 from tailrace.maintain.typer import reason
-from tailrace.maintained import chosen, maintained
 from tailrace.plan import dialect
 from tailrace.plan.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
 from tailrace.source.frames import table_rows
 from tailrace.source.session import session
 from tailrace.store.base import Store
-from tailrace.store.pins import pinned
-from tailrace.views.catalog import Catalog
+from tailrace.store.pins import Pin, pinned
+from tailrace.views.catalog import Catalog, ViewDef
 from tailrace.views.frames import view_frame
 
 if TYPE_CHECKING:
@@ -38,10 +36,10 @@ class Runner:
         db: Database,
         store: Store,
         catalog: Catalog,
-        epochs: Epochs,
-        progress: Callable[[str], None] | None = None,
+        builder: Builder,
+        progress: Say | None = None,
     ) -> None:
-        self._db, self._store, self._catalog, self._epochs = db, store, catalog, epochs
+        self._db, self._store, self._catalog, self._builder = db, store, catalog, builder
         self._say = progress or (lambda _: None)
 
     def run(self, text: str) -> pa.Table | None:
@@ -93,7 +91,7 @@ class Runner:
     # tables
 
     def _create_table(self, wanted: CreateTable) -> None:
-        with self._changing():
+        with self._builder.changing():
             if self._taken(wanted.name, wanted.if_not_exists):
                 return
             for column in wanted.columns:
@@ -106,62 +104,78 @@ class Runner:
             raise NameTaken(kind=kind, name=name)
         return kind is not None
 
-    def _changing(self) -> contextlib.AbstractContextManager[None]:
-        """Catalog changes wait for the epoch under way, in whichever process it is."""
-        return held(self._store.path, "epoch", patience=PATIENCE)
-
     def _drop(self, wanted: Drop) -> None:
         known = self._catalog.views if wanted.kind == "view" else self._catalog.tables
-        if wanted.name not in known and wanted.if_exists:
+        coming = wanted.kind == "view" and wanted.name in self._catalog.making
+        if wanted.name not in known and not coming and wanted.if_exists:
             return
-        with self._changing():
+        if coming:
+            self._builder.forget(wanted.name)
+            if wanted.name not in known:
+                return
+        with self._builder.changing():
             if wanted.kind == "table":
                 table = self._catalog.drop_table(wanted.name)
                 self._store.drop_rows(table)
             else:
                 self._catalog.drop_view(wanted.name)
-                self._clear_leftovers()
-
-    def _clear_leftovers(self) -> None:
-        """Remove what views that are no more, or never came to be, left in the shards."""
-        for state in (leftovers := self._catalog.leftovers()):
-            for shard in range(self._store.shards):
-                self._store.shard(shard).drop(state)
-        if leftovers:
-            self._catalog.clear_leftovers()
+                self._builder.clear_leftovers()
 
     # views
 
     def _create_view(self, wanted: CreateView) -> None:
-        if wanted.or_replace:
-            raise Unsupported(construct="CREATE OR REPLACE", reason="drop the view and create it again")
-        if self._taken(wanted.name, wanted.if_not_exists):
+        if self._view_taken(wanted):
             return
-        self._say("planning")
-        version = self._catalog.version
-        view = define(self._db.spark, self._catalog, wanted)
-        with self._changing():
-            if self._taken(wanted.name, wanted.if_not_exists):
-                return
-            if self._catalog.version != version:  # what it reads may have been dropped meanwhile
-                view = define(self._db.spark, self._catalog, wanted)
-            self._clear_leftovers()
-            self._say("refreshing the views there are")
-            self._epochs.refresh(maintained(self._catalog))
-            draft = self._catalog.draft_view(view)
-            self._say("building")
-            known = maintained(self._catalog)
-            shared = frozenset(known.states.values())
-            everything = Maintained(known.tables, [], {**known.states, **draft.fresh})
-            self._epochs.build(everything, chosen(self._catalog, draft.view), shared)
-            self._catalog.add_view(draft)
+        if not self._taken_over(wanted):
+            self._say(Step("planning"))
+            version = self._catalog.version
+            views = self._defined(wanted)
+            with self._builder.changing():
+                if self._view_taken(wanted):
+                    return
+                if self._catalog.version != version:  # what it reads may have been dropped meanwhile
+                    views = self._defined(wanted)
+                if self._builder.start(views, wanted.or_replace and wanted.name in self._catalog.views, self._say):
+                    return
+        self._builder.finish(wanted.name, self._say)
+
+    def _view_taken(self, wanted: CreateView) -> bool:
+        if wanted.or_replace and wanted.name in self._catalog.views:
+            if wanted.if_not_exists:
+                raise SqlError(message="say OR REPLACE or IF NOT EXISTS, not both")
+            return False
+        return self._taken(wanted.name, wanted.if_not_exists)
+
+    def _taken_over(self, wanted: CreateView) -> bool:
+        """Whether the statement goes on with a build of the same view that was left."""
+        making = self._catalog.making.get(wanted.name)
+        if making is None:
+            return False
+        if making.failed:
+            self._builder.forget(wanted.name)
+            return False
+        if self._builder.busy(making):
+            raise BeingBuilt(name=wanted.name, how=f"by process {making.pid}; wait for it or stop it", pid=making.pid)
+        begun = making.draft.views[0]
+        if (begun.sql, begun.refresh, making.replaces) != (wanted.query_sql, wanted.refresh, wanted.or_replace):
+            how = f"with another definition; refresh to finish it, or DROP VIEW {wanted.name}"
+            raise BeingBuilt(name=wanted.name, how=how)
+        self._builder.take_over(wanted.name)
+        return True
+
+    def _defined(self, wanted: CreateView) -> list[ViewDef]:
+        names = Names(self._catalog.tables, self._catalog.views)
+        if wanted.or_replace and wanted.name in names.views:
+            return redefine(self._db.spark, names, wanted)
+        return [define(self._db.spark, names, wanted)]
 
     # queries
 
     def query(self, text: str) -> pa.Table:
         spark = session(self._db.spark)
-        with pinned(self._store) as pin:
-            for name in self._mentioned(text):
+        mentioned = self._mentioned(text)
+        with self._pinned(mentioned) as pin:
+            for name in mentioned:
                 if name in self._catalog.views:
                     view = self._catalog.views[name]
                     found = view_frame(spark, self._store.path, self._store.shards, view, pin.epoch)
@@ -173,6 +187,16 @@ class Runner:
                 return spark.sql(text).toArrow()
             except PySparkException as error:
                 raise SqlError(message=reason(error)) from None
+
+    @contextlib.contextmanager
+    def _pinned(self, names: set[str]) -> Iterator[Pin]:
+        """An epoch at which all these can be read: not one before a view of them was replaced."""
+        while True:
+            with pinned(self._store) as pin:
+                views = self._catalog.views
+                if all(views[name].since <= pin.epoch for name in names if name in views):
+                    yield pin
+                    return
 
     def _mentioned(self, text: str) -> set[str]:
         tree = dialect.parse(text)

@@ -17,7 +17,8 @@ class Status:
     """`lag_operations` are logged but not yet in the views; `lag_seconds` is the age of the oldest of them.
 
     A view's `refreshed` says how an epoch brought it up to date last, if it may be recomputed; `epochs` are
-    the last ones, the newest first.
+    the last ones, the newest first. In `building` are views that are on their way, with the rows of their tables
+    they have so far, or the reason why they failed.
     """
 
     path: str
@@ -28,6 +29,7 @@ class Status:
     committed_at: float | None
     tables: list[dict[str, Any]]
     views: list[dict[str, Any]]
+    building: list[dict[str, Any]]
     epochs: list[dict[str, Any]]
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,6 +62,17 @@ def status(store: Store, catalog: Catalog) -> Status:
                 "refreshed": records.last_way(epochs, v.name),
             }
             for v in sorted(catalog.views.values(), key=lambda v: v.name)
+        ],
+        building=[
+            {
+                "name": m.name,
+                "rows": m.rows,
+                "total": m.total,
+                "pid": m.pid if m.owned else None,
+                "replaces": m.replaces,
+                "failed": m.failed,
+            }
+            for m in sorted(catalog.making.values(), key=lambda m: m.name)
         ],
         epochs=epochs,
     )

@@ -13,13 +13,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.errors import EpochFailed
-from tailrace.maintain import records
+from tailrace.maintain import builds, records
+from tailrace.maintain.builds import Build, Load
 from tailrace.maintain.compile import Compiler, ViewSink
 from tailrace.maintain.recompute import Chosen, replaced
 from tailrace.maintain.reset import sweep
@@ -28,6 +29,7 @@ from tailrace.maintain.typer import reason
 from tailrace.plan.arrangements import fingerprints
 from tailrace.plan.refresh import OVERHEAD, Way
 from tailrace.source.assignment import Assignment, Handed, hand_out
+from tailrace.source.parts import Part, next_chunk
 from tailrace.source.session import session
 from tailrace.store.base import Cut, Store, TableDef
 from tailrace.store.pins import oldest_pinned
@@ -71,13 +73,14 @@ class Epoch:
 class Maintained:
     """All that is maintained: tables by id, views, and the number of every state by its fingerprint.
 
-    `views` go by deltas always; for those in `chosen` each epoch decides.
+    `views` go by deltas always; for those in `chosen` each epoch decides; `builds` are on their way.
     """
 
     tables: Mapping[int, TableDef]
     views: Sequence[ViewSink]
     states: Mapping[str, int]
     chosen: Sequence[Chosen] = ()
+    builds: Sequence[Build] = ()
 
     @property
     def count(self) -> int:
@@ -89,11 +92,26 @@ class Maintained:
 
 
 class Intent(NamedTuple):
-    """An epoch that is begun: its end, and how views with a choice are refreshed. Written down, it stays so."""
+    """An epoch that is begun: its end, how views with a choice are refreshed, and the chunk that a build takes in.
+
+    Written down, it stays so however often the epoch is tried.
+    """
 
     epoch: int
     end: Cut
     ways: dict[str, Way]
+    load: Load | None
+
+    def to_json(self) -> Any:
+        ways = {name: [way.taken, way.reason] for name, way in self.ways.items()}
+        load = None if self.load is None else self.load.to_json()
+        return {"epoch": self.epoch, "end": [self.end.transaction, self.end.offsets], "ways": ways, "load": load}
+
+    @classmethod
+    def from_json(cls, found: Any) -> Intent:
+        ways = {name: Way(*way) for name, way in found["ways"].items()}
+        load = Load.from_json(found["load"]) if found["load"] else None
+        return cls(found["epoch"], Cut.from_json(found["end"]), ways, load)
 
 
 class Frame(NamedTuple):
@@ -127,7 +145,7 @@ class Epochs:
     ) -> None:
         self._store, self._spark, self._largest, self.small = store, spark, largest, small
         self.overhead = OVERHEAD
-        self._frames: dict[tuple[tuple[int, ...], frozenset[int] | None, int], Frame] = {}
+        self._frames: dict[tuple[tuple[int, ...], frozenset[int] | None, int, str | None], Frame] = {}
 
     def refresh(self, maintained: Maintained, progress: Callable[[Epoch], None] | None = None) -> Epoch:
         """Bring all views to the newest cut there is now: one epoch, or several if one would be too large."""
@@ -145,32 +163,66 @@ class Epochs:
         seconds = time.monotonic() - began
         return Epoch(done.epoch, operations, seconds, rows, done.cut, maintained.count, refreshed)
 
-    def _next(self, done: Committed, maintained: Maintained) -> Epoch:
+    def advance(self, maintained: Maintained, build: Build, rows: int) -> Epoch:
+        """One epoch in which a build takes in its next chunk, of so many rows or so."""
+        tables = [maintained.tables[number] for number in build.tables]
+        chunk = next_chunk(self._store, tables, build.loaded, rows)
+        return self._next(committed(self._store), maintained, Load(build.name, *chunk) if chunk else None)
+
+    def _next(self, done: Committed, maintained: Maintained, load: Load | None = None) -> Epoch:
         began = time.monotonic()
-        intent = self._intend(done, maintained)
+        maintained = replace(maintained, builds=builds.current(self._store, maintained.builds))
+        intent = self._intend(done, maintained, load)
         operations = intent.end.operations - done.cut.operations
         rows = self._refresh_all(done, intent, maintained)
+        for build in maintained.builds:
+            self._build_on(done, intent, maintained, build)
         self._store.sync()
         seconds, now = time.monotonic() - began, time.time()
         document = {"epoch": intent.epoch, "cut": [intent.end.transaction, intent.end.offsets], "at": now}
         noted = records.note(intent.epoch, now, operations, seconds, intent.ways)
-        self._store.change_documents({"committed": document, "intent": None, **noted})
+        self._store.change_documents(
+            {"committed": document, "intent": None, **noted, **self._moved(intent.load, maintained)}
+        )
         self.trim()
         return Epoch(intent.epoch, operations, seconds, rows, intent.end, maintained.count, intent.ways)
 
-    def _intend(self, done: Committed, maintained: Maintained) -> Intent:
+    def _intend(self, done: Committed, maintained: Maintained, load: Load | None) -> Intent:
         """The epoch to run: the one left open by a crash, or a new one, written down first."""
         found = self._store.document("intent")
         if found is not None and found["epoch"] == done.epoch + 1:
-            ways = {name: Way(*way) for name, way in found["ways"].items()}
-            return Intent(found["epoch"], Cut.from_json(found["end"]), ways)
+            return Intent.from_json(found)
         end = self._store.cut_after(done.cut, self._largest)
-        intent = Intent(done.epoch + 1, end, self._choose(done.cut, end, maintained))
-        ways_ = {name: [way.taken, way.reason] for name, way in intent.ways.items()}
-        self._store.change_documents(
-            {"intent": {"epoch": intent.epoch, "end": [end.transaction, end.offsets], "ways": ways_}}
-        )
+        intent = Intent(done.epoch + 1, end, self._choose(done.cut, end, maintained), load)
+        self._store.change_documents({"intent": intent.to_json()})
         return intent
+
+    def _build_on(self, done: Committed, intent: Intent, maintained: Maintained, build: Build) -> None:
+        """Apply the epoch to views that are being built: changes of what they have, and the chunk that comes."""
+        load = intent.load if intent.load is not None and intent.load.build == build.name else None
+        operations = self._store.touched(done.cut, intent.end)
+        concerned = {table for table in build.tables if table in operations and build.holds(table)}
+        if load is None and not concerned:
+            return
+        coming = build.loaded if load is None else load.coming
+        concerned |= {table for table, bounds in coming.items() if build.loaded.get(table) != bounds}
+        part = Part(build.loaded, coming)
+        work = Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end, part=part)
+        only = Maintained(maintained.tables, build.views, build.states)
+        size = sum(operations.get(table, 0) for table in concerned) + (load.rows if load else 0)
+        # at first a view without GROUP BY gets its one row, which is there even if no row ever comes
+        touched = frozenset(concerned) if build.begun else None
+        try:
+            self._work(work, only, touched, size, build.name)
+        except EpochFailed as error:
+            builds.failed(self._store, build.name, error.reason)
+
+    def _moved(self, load: Load | None, maintained: Maintained) -> dict[str, Any]:
+        """The documents that move a build past the chunk it has taken in, unless it was given up."""
+        build = next((b for b in maintained.builds if load is not None and b.name == load.build), None)
+        if load is None or build is None or self._store.document(f"{builds.PREFIX}{build.name}").get("failed"):
+            return {}
+        return builds.moved(build, load)
 
     def _choose(self, start: Cut, end: Cut, maintained: Maintained) -> dict[str, Way]:
         """How to refresh each view that has a choice and whose tables have changed."""
@@ -231,26 +283,39 @@ class Epochs:
             return self._store_query(work, view, size)
         return self._work(work, replace(maintained, views=[view.sink]), None, size)
 
-    def _work(self, work: Assignment, maintained: Maintained, touched: frozenset[int] | None, operations: int) -> int:
+    def _work(
+        self,
+        work: Assignment,
+        maintained: Maintained,
+        touched: frozenset[int] | None,
+        operations: int,
+        build: str | None = None,
+    ) -> int:
         """Run the job; the number of view rows written."""
         spark = self._spark()
         tasks = 1 if operations <= self.small else _tasks(self._store.shards, spark)
         spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
         try:
-            frame = self._frame(hand_out(spark, work), work.blank, maintained, touched, tasks)
+            frame = self._frame(hand_out(spark, work), touched is None, maintained, touched, tasks, build)
             return sum(row.rows for row in frame.collect()) if frame is not None else 0
         except PySparkException as error:
             raise EpochFailed(epoch=work.epoch, reason=reason(error)) from error
 
     def _frame(
-        self, handed: Handed, blank: bool, maintained: Maintained, touched: frozenset[int] | None, tasks: int
+        self,
+        handed: Handed,
+        blank: bool,
+        maintained: Maintained,
+        touched: frozenset[int] | None,
+        tasks: int,
+        build: str | None,
     ) -> DataFrame | None:
         """The job's frame: one made before for the same views and tables, if there is.
 
         A frame with a shuffle is wrapped: Spark then plans it anew instead of answering from the files of the
         epoch before.
         """
-        plan = (tuple(view.state for view in maintained.views), touched, tasks)
+        plan = (tuple(view.state for view in maintained.views), touched, tasks, build)
         kept = self._frames.get(plan)
         if kept is None:
             stages = Stages(self._store.path, self._store.shards, tasks, handed)

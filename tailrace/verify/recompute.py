@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace import types
-from tailrace.source.queries import query_rows
+from tailrace.source.queries import Query, query_rows
 from tailrace.source.session import session
 from tailrace.store.base import Cut, Store
 from tailrace.store.pins import Pin
-from tailrace.views.catalog import Catalog, ViewDef
+from tailrace.views.definition import ViewDef
 from tailrace.views.frames import WEIGHT_COLUMN, view_rows
 
 TOLERANCE = 1e-9
@@ -46,10 +46,10 @@ class Report:
     examples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
-def verify(spark: SparkSession, store: Store, catalog: Catalog, view: ViewDef, pin: Pin) -> Report:
+def verify(spark: SparkSession, store: Store, view: ViewDef, query: Query, pin: Pin) -> Report:
     """Compare a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut."""
     fresh = session(spark)
-    computed = query_rows(fresh, store, catalog.query(view), pin.cut)
+    computed = query_rows(fresh, store, query, pin.cut)
     stored = view_rows(fresh, store.path, store.shards, view, pin.epoch)
     names = [c.name for c in view.columns]
     computed = computed.toDF(*_positional(len(names))).withColumn(WEIGHT_COLUMN, F.lit(1).cast("bigint"))
