@@ -25,10 +25,10 @@ from tailrace.statements import Runner
 from tailrace.status import Status, status
 from tailrace.store import lmdb, settings
 from tailrace.store.base import TableDef
-from tailrace.store.pins import pinned
 from tailrace.store.tables import Table
 from tailrace.verify.recompute import Report, verify
 from tailrace.views.catalog import Catalog, ViewDef
+from tailrace.views.frames import readable
 from tailrace.views.serve import View
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class Database:
     def verify(self, view: str) -> Report:
         """Recompute a view by Spark SQL at its cut and compare, as multisets."""
         self._check()
-        with pinned(self._store) as pin:
+        with readable(self._store, self._catalog, [self._catalog.view(view).name]) as pin:
             definition = self._catalog.view(view)
             return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
 

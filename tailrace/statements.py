@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,9 +18,8 @@ from tailrace.plan.statements import CreateTable, CreateView, Describe, Drop, Qu
 from tailrace.source.frames import table_rows
 from tailrace.source.session import session
 from tailrace.store.base import Store
-from tailrace.store.pins import Pin, pinned
 from tailrace.views.catalog import Catalog, ViewDef
-from tailrace.views.frames import view_frame
+from tailrace.views.frames import readable, view_frame
 
 if TYPE_CHECKING:
     from tailrace.database import Database
@@ -109,6 +106,9 @@ class Runner:
         coming = wanted.kind == "view" and wanted.name in self._catalog.making
         if wanted.name not in known and not coming and wanted.if_exists:
             return
+        for making in self._catalog.making.values():
+            if wanted.name != making.name and wanted.name in {v.name for v in making.draft.views}:
+                raise BeingBuilt(name=wanted.name, how=f"again, with {making.name!r}; wait for it, or drop that")
         if coming:
             self._builder.forget(wanted.name)
             if wanted.name not in known:
@@ -135,16 +135,29 @@ class Runner:
                     return
                 if self._catalog.version != version:  # what it reads may have been dropped meanwhile
                     views = self._defined(wanted)
-                if self._builder.start(views, wanted.or_replace and wanted.name in self._catalog.views, self._say):
+                self._refuse_while_building(views)
+                if self._builder.start(views, self._replaces(wanted), self._say):
                     return
         self._builder.finish(wanted.name, self._say)
 
     def _view_taken(self, wanted: CreateView) -> bool:
-        if wanted.or_replace and wanted.name in self._catalog.views:
+        if self._replaces(wanted):
             if wanted.if_not_exists:
                 raise SqlError(message="say OR REPLACE or IF NOT EXISTS, not both")
             return False
         return self._taken(wanted.name, wanted.if_not_exists)
+
+    def _replaces(self, wanted: CreateView) -> bool:
+        return wanted.or_replace and wanted.name in self._catalog.views
+
+    def _refuse_while_building(self, views: list[ViewDef]) -> None:
+        """Views that are being built were planned over others as these are: neither may change the other's."""
+        names = {v.name for v in views}
+        for making in self._catalog.making.values():
+            theirs = {v.name for v in making.draft.views}
+            used = {u for v in views for u in v.uses} & theirs | {u for v in making.draft.views for u in v.uses} & names
+            if not making.failed and (used or theirs & names):
+                raise BeingBuilt(name=making.name, how="and one of them reads the other; wait for it, or drop it")
 
     def _taken_over(self, wanted: CreateView) -> bool:
         """Whether the statement goes on with a build of the same view that was left."""
@@ -157,7 +170,7 @@ class Runner:
         if self._builder.busy(making):
             raise BeingBuilt(name=wanted.name, how=f"by process {making.pid}; wait for it or stop it", pid=making.pid)
         begun = making.draft.views[0]
-        if (begun.sql, begun.refresh, making.replaces) != (wanted.query_sql, wanted.refresh, wanted.or_replace):
+        if (begun.sql, begun.refresh, making.replaces) != (wanted.query_sql, wanted.refresh, self._replaces(wanted)):
             how = f"with another definition; refresh to finish it, or DROP VIEW {wanted.name}"
             raise BeingBuilt(name=wanted.name, how=how)
         self._builder.take_over(wanted.name)
@@ -165,7 +178,7 @@ class Runner:
 
     def _defined(self, wanted: CreateView) -> list[ViewDef]:
         names = Names(self._catalog.tables, self._catalog.views)
-        if wanted.or_replace and wanted.name in names.views:
+        if self._replaces(wanted):
             return redefine(self._db.spark, names, wanted)
         return [define(self._db.spark, names, wanted)]
 
@@ -174,7 +187,7 @@ class Runner:
     def query(self, text: str) -> pa.Table:
         spark = session(self._db.spark)
         mentioned = self._mentioned(text)
-        with self._pinned(mentioned) as pin:
+        with readable(self._store, self._catalog, mentioned) as pin:
             for name in mentioned:
                 if name in self._catalog.views:
                     view = self._catalog.views[name]
@@ -187,16 +200,6 @@ class Runner:
                 return spark.sql(text).toArrow()
             except PySparkException as error:
                 raise SqlError(message=reason(error)) from None
-
-    @contextlib.contextmanager
-    def _pinned(self, names: set[str]) -> Iterator[Pin]:
-        """An epoch at which all these can be read: not one before a view of them was replaced."""
-        while True:
-            with pinned(self._store) as pin:
-                views = self._catalog.views
-                if all(views[name].since <= pin.epoch for name in names if name in views):
-                    yield pin
-                    return
 
     def _mentioned(self, text: str) -> set[str]:
         tree = dialect.parse(text)

@@ -65,7 +65,13 @@ def sql(
     found = _statements(statements, file)
     errors = output.console(stderr=True)
     with opened(directory) as db, errors.status("working") as status:
-        result = db.sql(found, progress=output.teller(status))
+        try:
+            result = db.sql(found, progress=output.teller(status))
+        except KeyboardInterrupt:
+            status.stop()
+            for build in db.status().building:
+                print(_building(build), file=sys.stderr)
+            raise typer.Exit(130) from None
     if result is not None:
         output.print_rows(result, as_json=as_json)
     elif as_json:

@@ -198,7 +198,7 @@ class Catalog:
         self._change({**gone, **self._dropping([] if making.failed else making.draft.numbers)})
 
     def publish(self, draft: Draft) -> None:
-        """Let views be seen: new ones, or in place of those of the same names, all at once."""
+        """Let views be seen, new ones or in place of those of the same names, all at once."""
         epoch = self._epoch()
         replaced = [self.views[v.name] for v in draft.views if v.name in self.views]
         states = {p: n for p, n in draft.states.items() if p not in self.states}
@@ -228,7 +228,8 @@ class Catalog:
         if not gone:
             return self._dropping(more) if more else {}
         names = {v.name for v in gone}
-        needed = {p for v in (*self.views.values(), *come) if v in come or v.name not in names for p in v.fingerprints}
+        kept = [v for v in self.views.values() if v.name not in names]
+        needed = {p for v in (*kept, *come) for p in v.fingerprints}
         candidates = {p for v in gone for p in v.fingerprints if p not in needed}
         states = {p: n for p, n in self.states.items() if p in candidates}
         dropped = self._dropping([*more, *(v.state for v in gone), *states.values()])

@@ -21,7 +21,7 @@ from tailrace.maintain.builds import owner
 
 VIEWS = {
     "flat": "SELECT id, n * 2 AS n2 FROM a WHERE n > 0",
-    "totals": "SELECT g, SUM(p) AS s, COUNT(*) AS n, MIN(h) AS lo, COUNT(DISTINCT d) AS ds, SUM(x) AS sx FROM a GROUP BY g",
+    "totals": "SELECT g, SUM(p) AS s, COUNT(*) AS n, MIN(h) AS lo, COUNT(DISTINCT d) AS d, SUM(x) x FROM a GROUP BY g",
     "pairs": "SELECT a.id, c.id AS cid, c.tag, a.p FROM a JOIN c ON a.g = c.g",
     "selves": "SELECT l.id, r.id AS other FROM a l JOIN a r ON l.g = r.g AND l.h = r.h",
     "lonely": "SELECT a.id, c.tag, c.n FROM a LEFT JOIN c ON a.id = c.id",
