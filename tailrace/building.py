@@ -79,15 +79,16 @@ class Builder:
         known = maintained(self._catalog)
         shared = frozenset(known.states.values())
         everything = Maintained(known.tables, [], {**known.states, **draft.states})
-        for view in draft.views:
-            say(Step(f"building {view.name}"))
-            try:
+        try:
+            for view in draft.views:
+                say(Step(f"building {view.name}"))
                 self._epochs.build(everything, chosen(self._catalog, view, draft.views), shared)
-            except EpochFailed as error:
-                raise BuildFailed(name=view.name, reason=error.reason) from error
-        if replaces:
-            done = committed(self._store)
-            self._compare(draft, Pin(done.epoch, done.cut), say)
+            if replaces:
+                done = committed(self._store)
+                self._compare(draft, Pin(done.epoch, done.cut), say)
+        except (EpochFailed, BuildFailed) as error:
+            self.clear_leftovers()
+            raise BuildFailed(name=draft.views[0].name, reason=error.reason) from error
         self._catalog.publish(draft)
         self.clear_leftovers()
 
@@ -166,7 +167,8 @@ class Builder:
         return [m.name for m in self._catalog.making.values() if not self.busy(m) and not m.failed]
 
     def take_over(self, name: str) -> None:
-        self._catalog.own(name, builds.owner())
+        with self.changing():
+            self._catalog.own(name, builds.owner())
 
     def step(self, name: str, say: Say) -> None:
         """Take one chunk of a build in, or publish it when there is none left."""

@@ -11,8 +11,8 @@ their part give the same deltas again and keep what they have, so it makes no di
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException
@@ -21,97 +21,25 @@ from pyspark.sql import DataFrame, SparkSession
 from tailrace.errors import EpochFailed
 from tailrace.maintain import builds, records
 from tailrace.maintain.builds import Build, Load
-from tailrace.maintain.compile import Compiler, ViewSink
+from tailrace.maintain.compile import Compiler
+from tailrace.maintain.epoch import Committed, Epoch, Intent, Maintained, committed
 from tailrace.maintain.recompute import Chosen, replaced
 from tailrace.maintain.reset import sweep
 from tailrace.maintain.stages import Stages
 from tailrace.maintain.typer import reason
-from tailrace.plan.arrangements import fingerprints
 from tailrace.plan.refresh import OVERHEAD, Way
 from tailrace.source.assignment import Assignment, Handed, hand_out
 from tailrace.source.parts import Part, next_chunk
 from tailrace.source.session import session
-from tailrace.store.base import Cut, Store, TableDef
+from tailrace.store.base import Cut, Store
 from tailrace.store.pins import oldest_pinned
+
+__all__ = ["Committed", "Epoch", "Epochs", "Maintained", "committed"]
 
 SMALL = 50_000  # operations up to which an epoch runs without shuffles
 REUSED = 8  # frames of small epochs that are kept: one for each set of tables that change together
+CANCELLED = "SPARK_JOB_CANCELLED"  # the job did not fail: somebody stopped it
 LARGEST = 5_000_000  # operations that one epoch takes on at most
-
-
-@dataclass(frozen=True)
-class Committed:
-    """The epoch readers see, and the cut it stands for."""
-
-    epoch: int
-    cut: Cut
-    at: float
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """What a refresh did. `operations` is 0 and `number` the last one's when there was nothing to do.
-
-    `refreshed` says of each view that may be recomputed, and had something to do, what was done and why.
-    """
-
-    number: int
-    operations: int
-    seconds: float
-    view_rows: int
-    cut: Cut
-    views: int
-    refreshed: Mapping[str, Way] = field(default_factory=dict)
-
-    @property
-    def rate(self) -> float:
-        """Operations per second."""
-        return self.operations / self.seconds if self.seconds else 0.0
-
-
-@dataclass(frozen=True)
-class Maintained:
-    """All that is maintained: tables by id, views, and the number of every state by its fingerprint.
-
-    `views` go by deltas always; for those in `chosen` each epoch decides; `builds` are on their way.
-    """
-
-    tables: Mapping[int, TableDef]
-    views: Sequence[ViewSink]
-    states: Mapping[str, int]
-    chosen: Sequence[Chosen] = ()
-    builds: Sequence[Build] = ()
-
-    @property
-    def count(self) -> int:
-        return len(self.views) + len(self.chosen)
-
-    def states_of(self, views: Sequence[ViewSink]) -> frozenset[int]:
-        """The states that these views keep, their own rows not among them."""
-        return frozenset(self.states[p] for view in views for p in fingerprints(view.root))
-
-
-class Intent(NamedTuple):
-    """An epoch that is begun: its end, how views with a choice are refreshed, and the chunk that a build takes in.
-
-    Written down, it stays so however often the epoch is tried.
-    """
-
-    epoch: int
-    end: Cut
-    ways: dict[str, Way]
-    load: Load | None
-
-    def to_json(self) -> Any:
-        ways = {name: [way.taken, way.reason] for name, way in self.ways.items()}
-        load = None if self.load is None else self.load.to_json()
-        return {"epoch": self.epoch, "end": [self.end.transaction, self.end.offsets], "ways": ways, "load": load}
-
-    @classmethod
-    def from_json(cls, found: Any) -> Intent:
-        ways = {name: Way(*way) for name, way in found["ways"].items()}
-        load = Load.from_json(found["load"]) if found["load"] else None
-        return cls(found["epoch"], Cut.from_json(found["end"]), ways, load)
 
 
 class Frame(NamedTuple):
@@ -128,13 +56,6 @@ def _tasks(shards: int, spark: SparkSession) -> int:
     except PySparkException:  # Spark Connect has no context
         return shards
     return max(t for t in range(1, shards + 1) if shards % t == 0 and (t <= max(cores, 2) or t == 2))
-
-
-def committed(store: Store) -> Committed:
-    found = store.document("committed")
-    if found is None:
-        return Committed(0, Cut(0, (0,) * store.nodes), 0.0)
-    return Committed(found["epoch"], Cut.from_json(found["cut"]), found["at"])
 
 
 class Epochs:
@@ -215,6 +136,8 @@ class Epochs:
         try:
             self._work(work, only, touched, size, build.name)
         except EpochFailed as error:
+            if CANCELLED in str(error.__cause__):
+                raise
             builds.failed(self._store, build.name, error.reason)
 
     def _moved(self, load: Load | None, maintained: Maintained) -> dict[str, Any]:

@@ -104,9 +104,10 @@ class Catalog:
         return self.tables[name.lower()]
 
     def view(self, name: str) -> ViewDef:
-        if name.lower() not in self.views:
-            raise UnknownName(kind="view", name=name, hint=self._near(name, self.views))
-        return self.views[name.lower()]
+        views = self.views
+        if name.lower() not in views:
+            raise UnknownName(kind="view", name=name, hint=self._near(name, views))
+        return views[name.lower()]
 
     @staticmethod
     def _near(name: str, known: Iterable[str]) -> str:
