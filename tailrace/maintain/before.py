@@ -90,6 +90,10 @@ class Before:
             self._snapshots[number] = self._open.enter_context(shard.at(self._work.epoch - 1))
         return self._snapshots[number]
 
+    def shard(self, number: int) -> ShardSnapshot:
+        """One of the shards by itself."""
+        return self._shard(_SHARD.pack(number))
+
     def settled(self, state: int, keys: Sequence[bytes]) -> list[bytes]:
         """Those of the keys for which the epoch is settled: their shard has it already.
 

@@ -62,6 +62,7 @@ DROPS_NULLS = {
 }
 
 WEIGHED = (WEIGHT, "bigint")
+REPORTED: Fields = (("state", "bigint"), ("rows", "bigint"))  # what a sink gives
 Item = tuple[str, str, str]  # an expression, the name and the type of its column
 
 
@@ -126,7 +127,7 @@ class Compiler:
         if delta is None:
             return None
         rule = Sink(view.state, view.root.columns, view.root.key)
-        return self._kept(rule, [(delta, view.place)], (("state", "bigint"), ("rows", "bigint")))
+        return self._kept(rule, [(delta, view.place)], REPORTED)
 
     def delta(self, node: Node, *, net: bool = True) -> Flow | None:
         """The node's delta over the epoch's range; None if none of its tables changed.

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from tailrace.delta import SHARD, WEIGHT
 from tailrace.maintain.before import Before, Rule, spread
 from tailrace.maintain.expressions import Expression
+from tailrace.maintain.reset import instead
 from tailrace.source.assignment import Assignment, Handed
 from tailrace.source.reader import read_delta
 from tailrace.source.totals import Totals
@@ -52,7 +53,7 @@ class Task:
         """Hold writes until the end; a state that two operators share is written once."""
         for write in writes:
             if len(write.keys) and write.state not in self.work.fixed and write.state not in self.writes:
-                olds = None if self.work.blank else write.olds
+                olds = None if self.work.blank and not self.work.reset else write.olds
                 self.writes[write.state] = Write(write.state, write.keys, write.values, olds)
 
 
@@ -206,7 +207,8 @@ class Program:
                     yield from self._emitted(self._results(task, [first]))
             else:
                 yield from self._emitted(self._results(task, []))
-        _apply(task)
+            parts = _parts(task)
+        _apply(task, parts)
 
     def _results(self, task: Task, known: list[pa.Table | None]) -> list[pa.Table | None]:
         results = list(known)
@@ -252,11 +254,17 @@ def read(program: Program, store: str, nodes: Sequence[int], handed: Handed) -> 
     return program.run(attach(store), handed.take(), nodes, ())
 
 
-def _apply(task: Task) -> None:
+def _parts(task: Task) -> dict[int, list[Write]]:
+    """The task's writes by shard; those of views that are recomputed take the place of all that there was."""
     parts: dict[int, list[Write]] = {}
     for write in task.writes.values():
         for shard, part in spread(write):
+            part = instead(task.before.shard(shard), part) if task.work.reset else part
             parts.setdefault(shard, []).append(part)
+    return parts
+
+
+def _apply(task: Task, parts: dict[int, list[Write]]) -> None:
     with ThreadPoolExecutor(APPLYING) as pool:  # a durable commit waits for the disk: shards wait side by side
         jobs = [
             pool.submit(partial(task.store.shard(n).apply, task.work.epoch, w, task.work.keep))

@@ -28,7 +28,6 @@ from tailrace.store.weighted import changed
 from tailrace.types import Column
 
 REPORT = pa.schema([pa.field("state", pa.int64()), pa.field("rows", pa.int64())])
-REPORT_DDL = "state bigint, rows bigint"
 
 
 def positional(columns: tuple[Column, ...]) -> pa.Schema:

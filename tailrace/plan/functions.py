@@ -127,10 +127,14 @@ def whole_call(node: exp.Expr) -> exp.Expr:
 def require_deterministic(tree: exp.Expr) -> None:
     """`Unsupported` names the first function in `tree` whose value is not decided by its row or group."""
     for node, word in _calls(tree):
-        if _is_nondeterministic(node, word):
-            raise nondeterministic(word, node)
-        if word in ORDER_DEPENDENT and not _is_ordered(node, word):
-            raise Unsupported(construct=f"nondeterministic function {word}()", reason=_advice(word), **place(node))
+        require_deterministic_call(node, word)
+
+
+def require_deterministic_call(node: exp.Expr, word: str) -> None:
+    if _is_nondeterministic(node, word):
+        raise nondeterministic(word, node)
+    if word in ORDER_DEPENDENT and not _is_ordered(node, word):
+        raise Unsupported(construct=f"nondeterministic function {word}()", reason=_advice(word), **place(node))
 
 
 def nondeterministic(word: str, node: exp.Expr) -> Unsupported:

@@ -2,6 +2,7 @@
 
     delta(T, [start, end))  =  rows after (+1)  -  rows before (-1)      of every entry in the range
     delta(T, [nothing, c))  =  the rows of T at cut c, each +1           what a new view is built from
+    delta(part of T)        =  that of the part's keys, and the rows of those that come into it (`parts.py`)
 
 A range costs its own size, never the table's. With `net`, rows that a later operation of the range takes
 back are left away.
@@ -39,13 +40,20 @@ def _read(
             yield batch.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int8()), batch.num_rows))
         return
     start, end = covered.start.offsets[node], covered.end.offsets[node]
-    if not net:
+    if covered.part is None and not net:
         yield from store.deltas(table, node, start, end, positions)
         return
     wanted = [*positions, *(p for p in table.positions if p not in positions)]
     batches = list(store.deltas(table, node, start, end, wanted))
     if batches:
-        yield _net(pa.concat_batches(batches), table, wanted).select([*range(len(positions)), len(wanted)])
+        batch = pa.concat_batches(batches)
+        if covered.part is not None:
+            batch = covered.part.only_loaded(batch, table, node, wanted)
+        batch = _net(batch, table, wanted) if net else batch
+        yield batch.select([*range(len(positions)), len(wanted)])
+    if covered.part is not None:
+        for batch in covered.part.coming_rows(store, table, node, covered.end, positions):
+            yield batch.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int8()), batch.num_rows))
 
 
 def _net(batch: pa.RecordBatch, table: TableDef, positions: list[int]) -> pa.RecordBatch:

@@ -13,7 +13,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace.delta import column
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, TopK, UnionAll, Window, walk
+from tailrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+    walk,
+)
 from tailrace.plan.order import NUMBER, is_decided, over, whole_order, window_sql
 from tailrace.source.frames import table_rows
 from tailrace.store.base import Cut, Store, TableDef
@@ -40,6 +53,11 @@ class Planned:
                     self._spark, self._store.path, self._store.nodes, self._tables[node.table_id], self._cut
                 )
                 return _renamed(_renamed(rows).select(*(column(p) for p in node.positions)))
+            case OneRow():
+                return self._spark.range(1).select()
+            case Generate():
+                made = ", ".join(column(i) for i in range(len(node.input.columns), len(node.columns)))
+                return self.frame(node.input).selectExpr("*", f"{node.generator} AS ({made})")
             case Filter():
                 return self.frame(node.input).where(node.condition)
             case Project():

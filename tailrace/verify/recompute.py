@@ -20,12 +20,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace import types
-from tailrace.source.frames import table_rows
+from tailrace.plan.joining import lowered
+from tailrace.source.queries import Query, query_rows
 from tailrace.source.session import session
 from tailrace.store.base import Cut, Store
 from tailrace.store.pins import Pin
 from tailrace.verify.planned import Planned, leaves_ties_open
-from tailrace.views.catalog import Catalog, ViewDef
+from tailrace.views.definition import ViewDef
 from tailrace.views.frames import WEIGHT_COLUMN, view_rows
 
 TOLERANCE = 1e-9
@@ -54,14 +55,13 @@ class Report:
     by: Literal["sql", "plan"] = "sql"
 
 
-def verify(spark: SparkSession, store: Store, catalog: Catalog, view: ViewDef, pin: Pin) -> Report:
+def verify(spark: SparkSession, store: Store, view: ViewDef, query: Query, pin: Pin) -> Report:
     """Compare a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut."""
     fresh = session(spark)
-    report = _compared(fresh, store, recomputed(fresh, store, catalog, view, pin.cut), view, pin)
-    if report.ok or not leaves_ties_open(view.root):
+    report = _compared(fresh, store, query_rows(fresh, store, query, pin.cut), view, pin)
+    if report.ok or view.root is None or not leaves_ties_open(view.root):
         return report
-    tables = {t.id: t for t in catalog.tables.values()}
-    computed = Planned(fresh, store, tables, pin.cut).frame(view.root)
+    computed = Planned(fresh, store, query.tables, pin.cut).frame(lowered(view.root))
     return replace(_compared(fresh, store, computed, view, pin), by="plan")
 
 
@@ -81,17 +81,6 @@ def _compared(fresh: SparkSession, store: Store, computed: DataFrame, view: View
     else:
         missing, extra, examples = _counted(differing, names)
     return Report(view.name, not missing and not extra, missing, extra, rows, pin.cut, pin.epoch, examples)
-
-
-def recomputed(spark: SparkSession, store: Store, catalog: Catalog, view: ViewDef, cut: Cut) -> DataFrame:
-    """The view's SQL as Spark runs it over the tables at a cut."""
-    for name in view.uses:
-        if name in catalog.views:
-            recomputed(spark, store, catalog, catalog.views[name], cut).createOrReplaceTempView(f"`{name}`")
-        else:
-            table = catalog.tables[name]
-            table_rows(spark, store.path, store.nodes, table, cut).createOrReplaceTempView(f"`{name}`")
-    return spark.sql(view.sql)
 
 
 def _positional(count: int) -> list[str]:

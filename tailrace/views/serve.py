@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,14 +25,45 @@ from tailrace.types import Column
 from tailrace.views.catalog import ViewDef
 
 T = TypeVar("T")
+P = ParamSpec("P")
 ATTEMPTS = 100  # a read is repeated when epochs overtake it; each attempt takes microseconds
 
 
-class View:
-    """A materialized view, served as a keyed table."""
+class _Replaced(Exception):
+    """The view got another definition while it was read."""
 
-    def __init__(self, store: Store, definition: ViewDef, committed: Callable[[], int]) -> None:
-        self._store, self._def, self._committed = store, definition, committed
+
+def _whole(read: Callable[Concatenate[View, P], T]) -> Callable[Concatenate[View, P], T]:
+    """A read by one definition from beginning to end: by the newest, again if that is replaced meanwhile."""
+
+    @wraps(read)
+    def reading(self: View, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        while True:
+            try:
+                return read(self._newest(), *args, **kwargs)
+            except _Replaced:
+                continue
+
+    return reading
+
+
+class View:
+    """A materialized view, served as a keyed table. `find` gives its definition as it is now."""
+
+    def __init__(
+        self, store: Store, definition: ViewDef, committed: Callable[[], int], find: Callable[[], ViewDef]
+    ) -> None:
+        self._store, self._def, self._committed, self._find = store, definition, committed, find
+        self._newer: View | None = None
+
+    def _newest(self) -> View:
+        """The view by its newest definition: this one, unless it was replaced."""
+        found = self._find()
+        if found.state == self._def.state:
+            return self
+        if self._newer is None or self._newer._def.state != found.state:
+            self._newer = View(self._store, found, self._committed, self._find)
+        return self._newer
 
     @property
     def name(self) -> str:
@@ -40,24 +71,28 @@ class View:
 
     @property
     def sql(self) -> str:
-        return self._def.sql
+        return self._newest()._def.sql
 
     @property
     def key(self) -> list[str] | None:
         """The names of the key's columns: [] for a view of one row, None for a view without a key."""
-        return self._def.key_names
+        return self._newest()._def.key_names
 
     @property
     def columns(self) -> list[Column]:
-        return list(self._def.columns)
+        return list(self._newest()._def.columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._newest()._schema
 
     @cached_property
-    def schema(self) -> pa.Schema:
+    def _schema(self) -> pa.Schema:
         return types.schema(self._def.columns)
 
     @cached_property
     def _rows(self) -> RowCodec:
-        return RowCodec(self.schema)
+        return RowCodec(self._schema)
 
     @cached_property
     def _key_columns(self) -> list[Column]:
@@ -78,6 +113,7 @@ class View:
             return None
         return [key.index(p) for p in placed], [types.arrow(self._def.columns[p].type) for p in placed]
 
+    @_whole
     def get(self, key: Any = ()) -> dict[str, Any] | None:
         """The row under a key (a tuple if composite), or None."""
         values = key_values(self.name, self._key_columns, key)
@@ -88,6 +124,7 @@ class View:
                 return self._rows.decode_one(row)
         return None
 
+    @_whole
     def get_many(self, keys: Sequence[Any]) -> pa.Table:
         """The rows under these keys, in their order, those that exist, all of one epoch."""
         listed = [key_values(self.name, self._key_columns, key) for key in keys]
@@ -101,6 +138,7 @@ class View:
             found.update(part)
         return self._table([found[k] for k in encoded if k in found])
 
+    @_whole
     def scan(self, prefix: Any = None, *, start: Any = None, stop: Any = None, limit: int | None = None) -> pa.Table:
         """All rows, those whose key begins with `prefix`, or those with start <= key < stop; at most `limit`.
 
@@ -187,6 +225,8 @@ class View:
             try:
                 with ExitStack() as stack:
                     opened = [(i, stack.enter_context(self._store.shard(i).at(epoch))) for i in shards]
+                    if self._find().state != self._def.state:  # what it held may be on its way out
+                        raise _Replaced
                     return [read(i, snapshot) for i, snapshot in opened]
             except SnapshotGone:
                 if attempt == ATTEMPTS - 1:
