@@ -18,10 +18,17 @@ def cuts(sql: str) -> Iterator[str]:
     (tree,) = dialect.parse(sql)
     for make in (_inner_queries, _branches, _without_clauses, _without_joins, _without_items, _smaller_expressions):
         for cut in make(tree):
-            text = dialect.generate(cut)
-            if text not in seen and len(text) < len(sql):
+            text = _text(cut)
+            if text is not None and text not in seen and len(text) < len(sql):
                 seen.add(text)
                 yield text
+
+
+def _text(tree: exp.Expr) -> str | None:
+    try:
+        return dialect.generate(tree)
+    except (ValueError, AttributeError, TypeError):  # what was cut out had to be there
+        return None
 
 
 def _inner_queries(tree: exp.Expr) -> Iterator[exp.Expr]:

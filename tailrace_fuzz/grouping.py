@@ -32,7 +32,7 @@ class Grouping:
         names = [self._fresh("c") for _ in items]
         listed = ", ".join(f"{i.sql} AS {n}" for i, n in zip(items, names, strict=True))
         columns = tuple(Column(n, i.kind, i.grade) for n, i in zip(names, items, strict=True))
-        by = self._by(groups, shown, names, sets)
+        by = self._by(source, groups, shown, names, sets)
         return Query(
             f"SELECT {listed} FROM {source.sql}{where}{by}{self._having(source)}",
             columns,
@@ -49,7 +49,9 @@ class Grouping:
                 groups[0] = made
         return groups
 
-    def _by(self, groups: Sequence[Expr], shown: Sequence[Expr], names: Sequence[str], sets: bool) -> str:
+    def _by(
+        self, source: Source, groups: Sequence[Expr], shown: Sequence[Expr], names: Sequence[str], sets: bool
+    ) -> str:
         if not groups:
             return ""
         texts = [g.sql for g in groups]
@@ -57,7 +59,8 @@ class Grouping:
             return f" GROUP BY {self._sets(texts)}"
         form = self._rng.random()
         if list(shown) == list(groups) and form < 0.3:
-            return " GROUP BY ALL" if form < 0.1 else f" GROUP BY {self._ordinals(names, groups, form < 0.2)}"
+            aliases = form < 0.2 and not {r.name for r in source.refs}.intersection(names)
+            return " GROUP BY ALL" if form < 0.1 else f" GROUP BY {self._ordinals(names, groups, aliases)}"
         return f" GROUP BY {', '.join(texts)}"
 
     @staticmethod

@@ -70,13 +70,11 @@ class Oracle:
         for name, value in _INTERPRETED.items():
             self._spark.conf.set(name, value)
 
-    def see(self, tables: Iterable[str], views: Sequence[View]) -> None:
-        """Take in what changed."""
+    def see(self, tables: Iterable[str], views: Iterable[View]) -> None:
+        """Take in what changed; `views` are those that others read."""
         self._model.show(self._spark, tables)
-        used = {number for v in views for number in v.uses}
         for view in views:
-            if view.number in used:
-                self._spark.sql(view.sql).createOrReplaceTempView(view.name)
+            self._spark.sql(view.sql).createOrReplaceTempView(view.name)
 
     def refusal(self, view: View) -> str | None:
         """Why Spark does not take a query, if it does not."""
@@ -164,7 +162,8 @@ class Player:
         began = time.monotonic()
         self._db.refresh()
         self.outcome.seconds["refresh"] += time.monotonic() - began
-        self._oracle.see({o.table for o in epoch.operations}, self._views)
+        read = {number for view in self._scenario.views for number in view.uses}
+        self._oracle.see({o.table for o in epoch.operations}, [v for v in self._views if v.number in read])
 
     def _compare(self) -> None:
         views = [v for v in self._views if v.number not in self._wrong]

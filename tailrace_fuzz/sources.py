@@ -81,6 +81,8 @@ class Sources:
             if self._rng.random() > chance or source.size > LARGEST // 4:
                 break
             source = self._joined(source, self.factor(depth - 1, named))
+            if any("." not in ref.sql for ref in source.refs):
+                break  # a merged column has no qualifier, and would be ambiguous beside another of its name
         if self._features.on(self._rng, "explode", 0.1):
             source = self._exploded(source)
         return source

@@ -67,7 +67,7 @@ def tpch(scale: float) -> Figures:
             "load_seconds": round(loaded[0], 2),
             "orders_per_epoch": 2 * bench.half,
             "warm_rounds": WARM,
-            "spark": {name: db.spark.conf.get(name) for name in ("spark.master", "spark.driver.memory")},
+            "spark": bench.settings(),
             "queries": alone,
             "medians": _medians(alone),
             "together": bench.together(recomputed, alone),
@@ -101,6 +101,11 @@ class Bench:
         self._oracle.read(files)
         self.refused: dict[str, str] = {}
         self.wrong: dict[str, str] = {}
+
+    def settings(self) -> Figures:
+        """What Spark runs with, and what else it recomputes with."""
+        known = {name: self._db.spark.conf.get(name) for name in ("spark.master", "spark.driver.memory")}
+        return {**known, "recomputing": self._oracle.settings}
 
     def recomputed(self) -> dict[str, list[float]]:
         """Seconds in which Spark answers each query, in each round."""

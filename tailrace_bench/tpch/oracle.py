@@ -26,7 +26,12 @@ class Oracle:
 
     def __init__(self, spark: SparkSession, directory: Path, *, adaptive: bool = True) -> None:
         self._spark, self._directory, self._written = session(spark), directory, 0
-        self._spark.conf.set("spark.sql.adaptive.enabled", str(adaptive).lower())
+        self.settings = {
+            "spark.sql.adaptive.enabled": str(adaptive).lower(),
+            "spark.sql.shuffle.partitions": str(2 * spark.sparkContext.defaultParallelism),
+        }
+        for name, value in self.settings.items():
+            self._spark.conf.set(name, value)
 
     def read(self, files: dict[str, Path]) -> None:
         """Answer over these files from now on."""
