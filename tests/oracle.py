@@ -8,9 +8,9 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from tailrace_fuzz.model import Model, Row, multiset
+from tailrace_fuzz.model import Model, Row, multiset, plain
 
-__all__ = ["WIDE", "Model", "Row", "either", "multiset", "random_row", "random_step"]
+__all__ = ["WIDE", "Model", "Row", "either", "multiset", "plain", "random_row", "random_step"]
 
 
 def either(rng: random.Random, make: Callable[[], Any], nulls: float = 0.15) -> Any:

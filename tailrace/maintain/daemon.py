@@ -12,11 +12,7 @@ import gc
 import pyspark.daemon
 import pyspark.worker
 
-import tailrace.maintain.accumulators
-import tailrace.maintain.affected
-import tailrace.maintain.joins
-import tailrace.maintain.sinks
-import tailrace.source.frames
+import tailrace.maintain.compile
 import tailrace.store.lmdb  # noqa: F401
 
 if __name__ == "__main__":
