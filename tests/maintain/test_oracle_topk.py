@@ -74,8 +74,10 @@ def test_oracle_equals_recompute(db: tr.Database, spread: bool) -> None:
         random_step(rng, model, rng.choice("aac"), 14)
     db.refresh()
     model.check()
+    spark = session(db.spark)
+    model.show(spark, model.tables)
     for view in (db.view("v0"), db.view("v2"), db.view("v6"), db.view("v7"), db.view("v8"), db.view("v11")):
-        asked = session(db.spark).sql(view.sql).toArrow().to_pylist()
+        asked = spark.sql(view.sql).toArrow().to_pylist()
         found = view.scan().to_pylist()
         assert [[plain(v) for v in r.values()] for r in found] == [[plain(v) for v in r.values()] for r in asked]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tailrace.maintain.stage import Before
 
-from tailrace.delta import WEIGHT
+from tailrace.delta import SHARD, WEIGHT
+from tailrace.maintain.before import Before, spread
 from tailrace.maintain.sinks import positional
 from tailrace.maintain.topk import First
 from tailrace.plan.nodes import Order, Scan, TopK
@@ -30,6 +30,9 @@ class Counted(Before):
     """Counts the entries that a rule reads by scanning."""
 
     entries = 0
+
+    def __enter__(self) -> Counted:
+        return self
 
     def scan(self, state: int, low: bytes, high: bytes | None, ahead: int = 256) -> Iterator[tuple[bytes, bytes]]:
         assert ahead <= 256
@@ -53,13 +56,14 @@ class Shard:
         schema = positional(COLUMNS).append(pa.field(WEIGHT, pa.int64()))
         columns = list(zip(*((*row, weight) for row, weight in changes), strict=True)) or [()] * len(schema)
         delta = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+        delta = delta.append_column(SHARD, pa.array([0] * delta.num_rows, pa.int32()))
         work = Assignment(self.epoch, self.epoch - 1, Cut(0, (0,)), Cut(0, (0,)))
         outs = []
         for _ in range(2):
-            with self.store.shard(0).at(self.epoch - 1) as snapshot:
-                before = Counted(snapshot, work)
-                out, writes = self.rule.step(delta, before)
-            self.store.shard(0).apply(self.epoch, writes, work.keep)
+            with Counted(self.store, work) as before:
+                out, writes = self.rule.step([delta], before)
+            parts = [part for write in writes for _, part in spread(write)]
+            self.store.shard(0).apply(self.epoch, parts, work.keep)
             assert out is not None
             outs.append(Counter({tuple(r.values())[:-1]: r[WEIGHT] for r in out.to_pylist()}))
         assert outs[0] == outs[1]
