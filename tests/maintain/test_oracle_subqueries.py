@@ -83,6 +83,8 @@ def db(tmp_path: Path, spark: Any) -> Any:
 def test_oracle_equals_recompute(db: tr.Database, family: str) -> None:
     rng = random.Random(family)
     model = Model(db)
+    if family == "exists":
+        db._epochs.small = -1  # a task for every shard
     for _ in range(0 if family == "grouped" else 6):  # one begins with empty tables
         random_step(rng, model, rng.choice("ace"), 12)
     for number, sql in enumerate(FAMILIES[family]):

@@ -86,7 +86,7 @@ def test_ties_that_sql_leaves_open_are_broken_alike_in_every_epoch(db: tr.Databa
     rng = random.Random("ties")
     model = Model(db)
     build(db, TIES)
-    for _ in range(3):
+    for _ in range(2):
         for _ in range(8):
             random_step(rng, model, rng.choice("aac"), 14)
         db.refresh()

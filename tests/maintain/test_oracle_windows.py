@@ -112,7 +112,7 @@ def test_ties_that_sql_leaves_open_are_broken_alike_in_every_epoch(db: tr.Databa
     for _ in range(6):
         random_step(rng, model, rng.choice("ac"), 14)
     build(db, TIES)
-    for _ in range(3):
+    for _ in range(2):
         for _ in range(8):
             random_step(rng, model, rng.choice("aac"), 14)
         db.refresh()
