@@ -14,17 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tailrace.building import Builder, Say
 from tailrace.errors import Closed, NotAStore, UnknownName
-from tailrace.maintain.epochs import LARGEST, Epoch, Epochs, Maintained, committed
-from tailrace.maintain.lock import PATIENCE, held
+from tailrace.explaining import explain_data, explain_text
+from tailrace.maintain import records
+from tailrace.maintain.epochs import LARGEST, Epoch, Epochs, committed
+from tailrace.maintain.lock import held
+from tailrace.maintained import maintained
 from tailrace.statements import Runner
 from tailrace.status import Status, status
 from tailrace.store import lmdb, settings
 from tailrace.store.base import TableDef
-from tailrace.store.pins import pinned
 from tailrace.store.tables import Table
 from tailrace.verify.recompute import Report, verify
 from tailrace.views.catalog import Catalog, ViewDef
+from tailrace.views.frames import readable
 from tailrace.views.serve import View
 
 if TYPE_CHECKING:
@@ -72,6 +76,7 @@ class Database:
         self._catalog = Catalog(store)
         self._given, self._session = spark, None
         self._epochs = Epochs(store, lambda: self.spark, max_epoch)
+        self._builder = Builder(store, self._catalog, self._epochs, lambda: self.spark)
         self._guard = threading.Lock()  # of the session; epochs and catalog changes have the store's own locks
         self._asked_to_stop = False
         self._closed = False
@@ -92,24 +97,25 @@ class Database:
 
     # SQL
 
-    def sql(self, text: str, progress: Callable[[str], None] | None = None) -> pa.Table | None:
-        """Run statements (`;` between them); the rows of the last one if it has any."""
+    def sql(self, text: str, progress: Say | None = None) -> pa.Table | None:
+        """Run statements (`;` between them); the rows of the last one if it has any.
+
+        `progress` is told each step, and while a view is built how many rows of its tables it has.
+        """
         self._check()
-        return Runner(self, self._store, self._catalog, self._epochs, progress).run(text)
+        return Runner(self, self._store, self._catalog, self._builder, progress).run(text)
 
     def query(self, text: str) -> pa.Table:
         """Any SELECT over tables and views, run by Spark at the committed epoch, all at one cut."""
         self._check()
-        return Runner(self, self._store, self._catalog, self._epochs).query(text)
+        return Runner(self, self._store, self._catalog, self._builder).query(text)
 
     def explain(self, view: str, *, json: bool = False) -> Any:
         """How a view is maintained: a readable tree, or with `json` the same as data."""
-        from tailrace.plan.explain import explain_json, explain_tree
-
         self._check()
-        roots = {v.name: v.root for v in self._catalog.views.values()}
-        name = self._catalog.view(view).name
-        return explain_json(name, roots) if json else explain_tree(name, roots)
+        definition = self._catalog.view(view)
+        last = records.last_way(records.recent(self._store), definition.name)
+        return (explain_data if json else explain_text)(self._catalog, definition, last)
 
     # tables and views
 
@@ -120,21 +126,18 @@ class Database:
 
     def view(self, name: str) -> View:
         self._check()
-        definition = self._catalog.view(name)
 
-        def epoch() -> int:
-            self._still(definition)
-            return committed(self._store).epoch
+        def find() -> ViewDef:
+            self._check()
+            return self._catalog.view(name)
 
-        return View(self._store, definition, epoch)
+        return View(self._store, find(), lambda: committed(self._store).epoch, find)
 
-    def _still(self, definition: TableDef | ViewDef) -> None:
-        """Refuse a handle whose table or view was dropped: what it says would be lost, or out of date."""
+    def _still(self, definition: TableDef) -> None:
+        """Refuse a handle whose table was dropped: what it says would be lost, or out of date."""
         self._check()
-        known = self._catalog.tables if isinstance(definition, TableDef) else self._catalog.views
-        if known.get(definition.name) != definition:
-            kind = "table" if isinstance(definition, TableDef) else "view"
-            raise UnknownName(kind=kind, name=definition.name, hint=" any more: it was dropped")
+        if self._catalog.tables.get(definition.name) != definition:
+            raise UnknownName(kind="table", name=definition.name, hint=" any more: it was dropped")
 
     def tables(self) -> list[str]:
         self._check()
@@ -152,32 +155,31 @@ class Database:
 
     # maintenance
 
-    def refresh(self, progress: Callable[[Epoch], None] | None = None) -> Epoch:
-        """Bring every view up to everything logged so far."""
+    def refresh(self, progress: Callable[[Epoch], None] | None = None, building: Say | None = None) -> Epoch:
+        """Bring every view up to everything logged so far, and builds of views that were left to their end."""
         self._check()
         with held(self.path, "runner"):
-            return self._refresh(progress)
+            epoch = self._refresh(progress)
+            while left := self._builder.left():
+                self._builder.step(left[0], building or (lambda _: None))
+            return epoch
 
     def _refresh(self, progress: Callable[[Epoch], None] | None = None) -> Epoch:
-        with held(self.path, "epoch", patience=PATIENCE):
-            return self._epochs.refresh(self.maintained(), progress)
-
-    def maintained(self) -> Maintained:
-        from tailrace.maintain.compile import ViewSink
-
-        views = [ViewSink(v.state, v.root, v.place) for v in self._catalog.views.values()]
-        tables = {t.id: t for t in self._catalog.tables.values()}
-        return Maintained(tables, views, self._catalog.states)
+        with self._builder.changing():
+            self._builder.clear_leftovers()
+            return self._epochs.refresh(maintained(self._catalog), progress)
 
     def run(
         self,
         interval: float = 0.2,
         *,
         progress: Callable[[Epoch], None] | None = None,
+        building: Say | None = None,
         until: Callable[[], bool] | None = None,
     ) -> None:
         """Refresh again and again, `interval` seconds after the last epoch, until stopped.
 
+        Builds of views that were left are continued, a chunk with each epoch.
         Ends cleanly after the epoch under way on SIGINT or SIGTERM (in the main thread), on `stop()` from
         another thread, or when `until()` is true.
         """
@@ -189,7 +191,10 @@ class Database:
                 epoch = self._refresh()
                 if progress and epoch.operations:
                     progress(epoch)
-                self._pause(interval)
+                if left := self._builder.left():
+                    self._builder.step(left[0], building or (lambda _: None))
+                else:
+                    self._pause(interval)
 
     def _pause(self, seconds: float) -> None:
         """Sleep in short pieces: a signal may come while this thread holds no lock at all."""
@@ -204,9 +209,9 @@ class Database:
     def verify(self, view: str) -> Report:
         """Recompute a view by Spark SQL at its cut and compare, as multisets."""
         self._check()
-        definition = self._catalog.view(view)
-        with pinned(self._store) as pin:
-            return verify(self.spark, self._store, self._catalog, definition, pin)
+        with readable(self._store, self._catalog, [self._catalog.view(view).name]) as pin:
+            definition = self._catalog.view(view)
+            return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
 
     def status(self) -> Status:
         """Tables, views, the committed epoch, and how far behind the views are."""

@@ -5,6 +5,7 @@
     │   ├── SyntaxFault           it does not parse
     │   ├── UnknownName           no such table, view or column
     │   ├── NameTaken             a table or view of that name exists
+    │   ├── BeingBuilt            a view of that name is being built
     │   ├── Unsupported           valid SQL that Tailrace cannot maintain (yet)
     │   └── InUse                 other views depend on it
     ├── DataError                 a value, row or file is at fault
@@ -23,6 +24,7 @@
     │   ├── SnapshotGone          the epoch asked for is no longer held
     │   └── Closed                the handle was closed
     └── EpochError                maintenance
+        ├── BuildFailed           a view could not be built, or be replaced; nothing of it is kept
         ├── EpochsLocked          another process runs epochs
         └── EpochFailed           the Spark job of an epoch failed; nothing was committed
 
@@ -40,6 +42,8 @@ __all__ = [
     "BadFile",
     "BadKey",
     "BadValue",
+    "BeingBuilt",
+    "BuildFailed",
     "Closed",
     "Corrupt",
     "DataError",
@@ -120,6 +124,10 @@ class NameTaken(SqlError):
     template = "{kind} {name!r} exists already; choose another name, or say IF NOT EXISTS"
 
 
+class BeingBuilt(SqlError):
+    template = "view {name!r} is being built {how}"
+
+
 class Unsupported(SqlError):
     template = "{construct} is not supported: {reason}"
 
@@ -190,6 +198,10 @@ class Closed(StoreError):
 
 class EpochError(TailraceError):
     pass
+
+
+class BuildFailed(EpochError):
+    template = "view {name!r} could not be built: {reason}; nothing of it is kept, and nothing else was changed"
 
 
 class EpochsLocked(EpochError):

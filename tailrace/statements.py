@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,24 +9,17 @@ from pyspark.errors import PySparkException
 from sqlglot import exp
 
 from tailrace import types
-from tailrace.errors import NameTaken, SqlError, UnknownName, Unsupported
-from tailrace.maintain.compile import ViewSink
-from tailrace.maintain.epochs import Epochs, Maintained
-from tailrace.maintain.lock import PATIENCE, held
-from tailrace.maintain.typer import SparkTyper, reason
+from tailrace.building import Builder, Say, Step
+from tailrace.definitions import Names, define, redefine
+from tailrace.errors import BeingBuilt, NameTaken, SqlError, UnknownName
+from tailrace.maintain.typer import reason
 from tailrace.plan import dialect
-from tailrace.plan.build import build
-from tailrace.plan.nodes import Node, Scan
-from tailrace.plan.rewrites import rewrite
 from tailrace.plan.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
-from tailrace.plan.zones import view_place
 from tailrace.source.frames import table_rows
 from tailrace.source.session import session
 from tailrace.store.base import Store
-from tailrace.store.pins import pinned
-from tailrace.types import Column
-from tailrace.views.catalog import Catalog
-from tailrace.views.frames import view_frame
+from tailrace.views.catalog import Catalog, ViewDef
+from tailrace.views.frames import readable, view_frame
 
 if TYPE_CHECKING:
     from tailrace.database import Database
@@ -42,10 +33,10 @@ class Runner:
         db: Database,
         store: Store,
         catalog: Catalog,
-        epochs: Epochs,
-        progress: Callable[[str], None] | None = None,
+        builder: Builder,
+        progress: Say | None = None,
     ) -> None:
-        self._db, self._store, self._catalog, self._epochs = db, store, catalog, epochs
+        self._db, self._store, self._catalog, self._builder = db, store, catalog, builder
         self._say = progress or (lambda _: None)
 
     def run(self, text: str) -> pa.Table | None:
@@ -97,7 +88,7 @@ class Runner:
     # tables
 
     def _create_table(self, wanted: CreateTable) -> None:
-        with self._changing():
+        with self._builder.changing():
             if self._taken(wanted.name, wanted.if_not_exists):
                 return
             for column in wanted.columns:
@@ -110,103 +101,94 @@ class Runner:
             raise NameTaken(kind=kind, name=name)
         return kind is not None
 
-    def _changing(self) -> contextlib.AbstractContextManager[None]:
-        """Catalog changes wait for the epoch under way, in whichever process it is."""
-        return held(self._store.path, "epoch", patience=PATIENCE)
-
     def _drop(self, wanted: Drop) -> None:
         known = self._catalog.views if wanted.kind == "view" else self._catalog.tables
-        if wanted.name not in known and wanted.if_exists:
+        coming = wanted.kind == "view" and wanted.name in self._catalog.making
+        if wanted.name not in known and not coming and wanted.if_exists:
             return
-        with self._changing():
+        for making in self._catalog.making.values():
+            if wanted.name != making.name and wanted.name in {v.name for v in making.draft.views}:
+                raise BeingBuilt(name=wanted.name, how=f"again, with {making.name!r}; wait for it, or drop that")
+        if coming:
+            self._builder.forget(wanted.name)
+            if wanted.name not in known:
+                return
+        with self._builder.changing():
             if wanted.kind == "table":
                 table = self._catalog.drop_table(wanted.name)
                 self._store.drop_rows(table)
             else:
                 self._catalog.drop_view(wanted.name)
-                self._clear_leftovers()
-
-    def _clear_leftovers(self) -> None:
-        """Remove what views that are no more, or never came to be, left in the shards."""
-        for state in (leftovers := self._catalog.leftovers()):
-            for shard in range(self._store.shards):
-                self._store.shard(shard).drop(state)
-        if leftovers:
-            self._catalog.clear_leftovers()
+                self._builder.clear_leftovers()
 
     # views
 
     def _create_view(self, wanted: CreateView) -> None:
-        if wanted.or_replace:
-            raise Unsupported(construct="CREATE OR REPLACE", reason="drop the view and create it again")
-        if self._taken(wanted.name, wanted.if_not_exists):
+        if self._view_taken(wanted):
             return
-        self._say("planning")
-        version = self._catalog.version
-        root, uses, columns = self._planned(wanted)
-        with self._changing():
-            if self._taken(wanted.name, wanted.if_not_exists):
-                return
-            if self._catalog.version != version:  # what it reads may have been dropped meanwhile
-                root, uses, columns = self._planned(wanted)
-            self._clear_leftovers()
-            self._say("refreshing the views there are")
-            self._epochs.refresh(self._db.maintained())
-            draft = self._catalog.draft_view(wanted.name, wanted.query_sql, root, columns, view_place(root), uses)
-            self._say("building")
-            maintained = self._db.maintained()
-            shared = frozenset(maintained.states.values())
-            everything = Maintained(maintained.tables, [], {**maintained.states, **draft.fresh})
-            self._epochs.build(everything, ViewSink(draft.view.state, root, draft.view.place), shared)
-            self._catalog.add_view(draft)
+        if not self._taken_over(wanted):
+            self._say(Step("planning"))
+            version = self._catalog.version
+            views = self._defined(wanted)
+            with self._builder.changing():
+                if self._view_taken(wanted):
+                    return
+                if self._catalog.version != version:  # what it reads may have been dropped meanwhile
+                    views = self._defined(wanted)
+                self._refuse_while_building(views)
+                if self._builder.start(views, self._replaces(wanted), self._say):
+                    return
+        self._builder.finish(wanted.name, self._say)
 
-    def _planned(self, wanted: CreateView) -> tuple[Node, list[str], tuple[Column, ...]]:
-        root, uses = self._plan(wanted.query)
-        return root, uses, self._checked(wanted.query_sql, root, uses)
+    def _view_taken(self, wanted: CreateView) -> bool:
+        if self._replaces(wanted):
+            if wanted.if_not_exists:
+                raise SqlError(message="say OR REPLACE or IF NOT EXISTS, not both")
+            return False
+        return self._taken(wanted.name, wanted.if_not_exists)
 
-    def _plan(self, query: exp.Expr) -> tuple[Node, list[str]]:
-        uses: list[str] = []
+    def _replaces(self, wanted: CreateView) -> bool:
+        return wanted.or_replace and wanted.name in self._catalog.views
 
-        def relation(name: str) -> Node | None:
-            name = name.lower()
-            if name in self._catalog.views:
-                found: Node = self._catalog.views[name].root
-            elif name in self._catalog.tables:
-                table = self._catalog.tables[name]
-                found = Scan(name, table.id, table.columns, table.positions, tuple(range(len(table.columns))))
-            else:
-                return None
-            uses.append(name)
-            return found
+    def _refuse_while_building(self, views: list[ViewDef]) -> None:
+        """Views that are being built were planned over others as these are: neither may change the other's."""
+        names = {v.name for v in views}
+        for making in self._catalog.making.values():
+            theirs = {v.name for v in making.draft.views}
+            used = {u for v in views for u in v.uses} & theirs | {u for v in making.draft.views for u in v.uses} & names
+            if not making.failed and (used or theirs & names):
+                raise BeingBuilt(name=making.name, how="and one of them reads the other; wait for it, or drop it")
 
-        typer = SparkTyper(self._db.spark)
-        return rewrite(build(query, relation, typer), typer), uses
+    def _taken_over(self, wanted: CreateView) -> bool:
+        """Whether the statement goes on with a build of the same view that was left."""
+        making = self._catalog.making.get(wanted.name)
+        if making is None:
+            return False
+        if making.failed:
+            self._builder.forget(wanted.name)
+            return False
+        if self._builder.busy(making):
+            raise BeingBuilt(name=wanted.name, how=f"by process {making.pid}; wait for it or stop it", pid=making.pid)
+        begun = making.draft.views[0]
+        if (begun.sql, begun.refresh, making.replaces) != (wanted.query_sql, wanted.refresh, self._replaces(wanted)):
+            how = f"with another definition; refresh to finish it, or DROP VIEW {wanted.name}"
+            raise BeingBuilt(name=wanted.name, how=how)
+        self._builder.take_over(wanted.name)
+        return True
 
-    def _checked(self, sql: str, root: Node, uses: list[str]) -> tuple[Column, ...]:
-        """The view's columns as Spark names them; a plan of other types than Spark's is refused."""
-        spark = session(self._db.spark)
-        for name in set(uses):
-            source = self._catalog.views.get(name) or self._catalog.tables[name]
-            empty = spark.range(0).selectExpr(*(f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in source.columns))
-            empty.createOrReplaceTempView(f"`{name}`")
-        try:
-            schema = spark.sql(sql).schema
-        except PySparkException as error:
-            raise SqlError(message=reason(error)) from None
-        kinds = [f.dataType.simpleString() for f in schema]
-        planned = [c.type for c in root.columns]
-        if kinds != planned:
-            raise Unsupported(construct="this query", reason=f"Spark types it {kinds}, the plan {planned}")
-        for kind in kinds:
-            types.arrow(kind)
-        return tuple(Column(f.name, k) for f, k in zip(schema, kinds, strict=True))
+    def _defined(self, wanted: CreateView) -> list[ViewDef]:
+        names = Names(self._catalog.tables, self._catalog.views)
+        if self._replaces(wanted):
+            return redefine(self._db.spark, names, wanted)
+        return [define(self._db.spark, names, wanted)]
 
     # queries
 
     def query(self, text: str) -> pa.Table:
         spark = session(self._db.spark)
-        with pinned(self._store) as pin:
-            for name in self._mentioned(text):
+        mentioned = self._mentioned(text)
+        with readable(self._store, self._catalog, mentioned) as pin:
+            for name in mentioned:
                 if name in self._catalog.views:
                     view = self._catalog.views[name]
                     found = view_frame(spark, self._store.path, self._store.shards, view, pin.epoch)

@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tailrace.maintain import records
 from tailrace.maintain.epochs import committed
 from tailrace.store.base import Store
 from tailrace.views.catalog import Catalog
@@ -13,7 +14,12 @@ from tailrace.views.catalog import Catalog
 
 @dataclass(frozen=True)
 class Status:
-    """`lag_operations` are logged but not yet in the views; `lag_seconds` is the age of the oldest of them."""
+    """`lag_operations` are logged but not yet in the views; `lag_seconds` is the age of the oldest of them.
+
+    A view's `refreshed` says how an epoch brought it up to date last, if it may be recomputed; `epochs` are
+    the last ones, the newest first. In `building` are views that are on their way, with the rows of their tables
+    they have so far, or the reason why they failed.
+    """
 
     path: str
     epoch: int
@@ -23,6 +29,8 @@ class Status:
     committed_at: float | None
     tables: list[dict[str, Any]]
     views: list[dict[str, Any]]
+    building: list[dict[str, Any]]
+    epochs: list[dict[str, Any]]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -30,6 +38,7 @@ class Status:
 
 def status(store: Store, catalog: Catalog) -> Status:
     done, newest = committed(store), store.newest_cut()
+    epochs = records.recent(store)
     waiting = store.written_at(done.cut.transaction) if newest.transaction > done.cut.transaction else None
     return Status(
         path=store.path,
@@ -48,7 +57,22 @@ def status(store: Store, catalog: Catalog) -> Status:
                 "key": v.key_names,
                 "columns": {c.name: c.type for c in v.columns},
                 "uses": list(v.uses),
+                "refresh": v.refresh,
+                "reason": v.reason,
+                "refreshed": records.last_way(epochs, v.name),
             }
             for v in sorted(catalog.views.values(), key=lambda v: v.name)
         ],
+        building=[
+            {
+                "name": m.name,
+                "rows": m.rows,
+                "total": m.total,
+                "pid": m.pid if m.owned else None,
+                "replaces": m.replaces,
+                "failed": m.failed,
+            }
+            for m in sorted(catalog.making.values(), key=lambda m: m.name)
+        ],
+        epochs=epochs,
     )

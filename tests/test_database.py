@@ -185,7 +185,7 @@ def test_an_unfinished_build_leaves_nothing_behind(db: tr.Database, monkeypatch:
 
     statement = "CREATE MATERIALIZED VIEW v AS SELECT cust, MAX(price) AS m FROM orders GROUP BY cust"
     with monkeypatch.context() as patch:
-        patch.setattr(type(db._catalog), "add_view", crash)
+        patch.setattr(type(db._catalog), "publish", crash)
         with pytest.raises(Crash):
             db.sql(statement)
     assert db.views() == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Annotated, Any
 
 import typer
 
+from tailrace.building import Step
 from tailrace.commands import output
 from tailrace.commands.verb import Dir, Json, opened
 from tailrace.database import Database
@@ -20,8 +22,8 @@ def refresh(directory: Dir, as_json: Json = False) -> None:
     Example:
       tailrace refresh shop
     """
-    with opened(directory) as db, output.console(stderr=True).status("refreshing"):
-        epoch = db.refresh()
+    with opened(directory) as db, output.console(stderr=True).status("refreshing") as status:
+        epoch = db.refresh(building=output.teller(status))
     if as_json:
         output.print_json(_epoch(epoch))
     elif epoch.operations:
@@ -38,14 +40,16 @@ def _epoch(epoch: Epoch) -> dict[str, Any]:
         "rate": round(epoch.rate, 1),
         "view_rows": epoch.view_rows,
         "views": epoch.views,
+        "refreshed": {name: {"taken": w.taken, "reason": w.reason} for name, w in sorted(epoch.refreshed.items())},
         "cut": {"transaction": epoch.cut.transaction, "offsets": list(epoch.cut.offsets)},
     }
 
 
 def _line(epoch: Epoch) -> str:
+    again = sorted(name for name, way in epoch.refreshed.items() if way.taken == "recomputed")
     return (
         f"epoch {epoch.number}: {epoch.operations:,} operations in {epoch.seconds:.2f} s"
-        f" ({epoch.rate:,.0f}/s), {epoch.view_rows:,} view rows"
+        f" ({epoch.rate:,.0f}/s), {epoch.view_rows:,} view rows" + (f", recomputed {', '.join(again)}" if again else "")
     )
 
 
@@ -69,9 +73,13 @@ def run(
             _tell(db, epoch, as_json)
 
         def caught_up() -> bool:
-            return db.status().lag_operations == 0
+            now = db.status()
+            return now.lag_operations == 0 and all(b["failed"] for b in now.building)
 
-        db.run(interval, progress=tell, until=caught_up if until_caught_up else None)
+        def building(step: Step) -> None:
+            print(step, file=sys.stderr, flush=True)
+
+        db.run(interval, progress=tell, building=building, until=caught_up if until_caught_up else None)
 
 
 def _tell(db: Database, epoch: Epoch, as_json: bool) -> None:
@@ -120,6 +128,7 @@ def _report(report: Report, seconds: float) -> dict[str, Any]:
     return {
         "view": report.view,
         "ok": report.ok,
+        "by": report.by,
         "rows": report.rows,
         "missing": report.missing,
         "extra": report.extra,

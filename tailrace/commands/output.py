@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.status import Status
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -88,6 +90,17 @@ def bar() -> Progress:
     out = console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     return Progress(*columns, console=out, transient=True, disable=not out.is_terminal)
+
+
+def teller(status: Status) -> Callable[[object], None]:
+    """Tells steps on stderr: on a terminal as one line that changes, elsewhere a line for each step with a count."""
+
+    def tell(step: object) -> None:
+        status.update(str(step))
+        if not status.console.is_terminal and getattr(step, "rows", None) is not None:
+            print(step, file=sys.stderr, flush=True)
+
+    return tell
 
 
 def verdict(ok: bool) -> Text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,7 +65,13 @@ def sql(
     found = _statements(statements, file)
     errors = output.console(stderr=True)
     with opened(directory) as db, errors.status("working") as status:
-        result = db.sql(found, progress=lambda step: status.update(step))
+        try:
+            result = db.sql(found, progress=output.teller(status))
+        except KeyboardInterrupt:
+            status.stop()
+            for build in db.status().building:
+                print(_building(build), file=sys.stderr)
+            raise typer.Exit(130) from None
     if result is not None:
         output.print_rows(result, as_json=as_json)
     elif as_json:
@@ -125,5 +131,18 @@ def _print_status(found: Status) -> None:
         for entry in listed:
             key = "none" if entry["key"] is None else ", ".join(entry["key"]) or "(one row)"
             columns = ", ".join(f"{name} {type_.upper()}" for name, type_ in entry["columns"].items())
-            rows.append((kind, entry["name"], key, columns, ", ".join(entry.get("uses", ()))))
-    output.show(["kind", "name", "key", "columns", "reads"], rows)
+            rows.append((kind, entry["name"], key, columns, ", ".join(entry.get("uses", ())), entry.get("refresh", "")))
+    output.show(["kind", "name", "key", "columns", "reads", "refresh"], rows)
+    for build in found.building:
+        print(_building(build))
+    for view in found.views:
+        if last := view["refreshed"]:
+            print(f"{view['name']}: {last['taken']} in epoch {last['epoch']}: {last['reason']}")
+
+
+def _building(build: dict[str, Any]) -> str:
+    what = f"{build['name']}: {'its new definition is ' if build['replaces'] else ''}being built"
+    if build["failed"]:
+        return f"{build['name']}: could not be built: {build['failed']}"
+    by = f"by process {build['pid']}" if build["pid"] else "by nobody now; refresh or run goes on with it"
+    return f"{what}, {build['rows']:,} of {build['total']:,} rows, {by}"

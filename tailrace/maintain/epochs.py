@@ -1,7 +1,7 @@
 """Epochs: intent, work, commit, and recovery. The only place that knows their order.
 
     intent    "epoch e covers (start, end]", written durably before anything is touched
-    work      one Spark job: deltas of the range, applied shard by shard
+    work      a Spark job: deltas of the range, applied shard by shard; another for views that are recomputed
     commit    "epoch e is committed at cut `end`": readers of all views move at this moment
 
 After a crash the intent is still there and the work is done again over the same range. Shards that have
@@ -11,59 +11,35 @@ their part give the same deltas again and keep what they have, so it makes no di
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.errors import EpochFailed
-from tailrace.maintain.compile import Compiler, ViewSink
+from tailrace.maintain import builds, records
+from tailrace.maintain.builds import Build, Load
+from tailrace.maintain.compile import Compiler
+from tailrace.maintain.epoch import Committed, Epoch, Intent, Maintained, committed
+from tailrace.maintain.recompute import Chosen, replaced
+from tailrace.maintain.reset import sweep
 from tailrace.maintain.stages import Stages
 from tailrace.maintain.typer import reason
+from tailrace.plan.refresh import OVERHEAD, Way
 from tailrace.source.assignment import Assignment, Handed, hand_out
-from tailrace.store.base import Cut, Store, TableDef
+from tailrace.source.parts import Part, next_chunk
+from tailrace.source.session import session
+from tailrace.store.base import Cut, Store
 from tailrace.store.pins import oldest_pinned
+
+__all__ = ["Committed", "Epoch", "Epochs", "Maintained", "committed"]
 
 SMALL = 50_000  # operations up to which an epoch runs without shuffles
 REUSED = 8  # frames of small epochs that are kept: one for each set of tables that change together
+CANCELLED = "SPARK_JOB_CANCELLED"  # the job did not fail: somebody stopped it
 LARGEST = 5_000_000  # operations that one epoch takes on at most
-
-
-@dataclass(frozen=True)
-class Committed:
-    """The epoch readers see, and the cut it stands for."""
-
-    epoch: int
-    cut: Cut
-    at: float
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """What a refresh did. `operations` is 0 and `number` the last one's when there was nothing to do."""
-
-    number: int
-    operations: int
-    seconds: float
-    view_rows: int
-    cut: Cut
-    views: int
-
-    @property
-    def rate(self) -> float:
-        """Operations per second."""
-        return self.operations / self.seconds if self.seconds else 0.0
-
-
-@dataclass(frozen=True)
-class Maintained:
-    """All that is maintained: tables by id, views, and the number of every state by its fingerprint."""
-
-    tables: Mapping[int, TableDef]
-    views: Sequence[ViewSink]
-    states: Mapping[str, int]
 
 
 class Frame(NamedTuple):
@@ -82,13 +58,6 @@ def _tasks(shards: int, spark: SparkSession) -> int:
     return max(t for t in range(1, shards + 1) if shards % t == 0 and (t <= max(cores, 2) or t == 2))
 
 
-def committed(store: Store) -> Committed:
-    found = store.document("committed")
-    if found is None:
-        return Committed(0, Cut(0, (0,) * store.nodes), 0.0)
-    return Committed(found["epoch"], Cut.from_json(found["cut"]), found["at"])
-
-
 class Epochs:
     """Runs epochs on a store. The caller holds the locks."""
 
@@ -96,80 +65,185 @@ class Epochs:
         self, store: Store, spark: Callable[[], SparkSession], largest: int = LARGEST, small: int = SMALL
     ) -> None:
         self._store, self._spark, self._largest, self.small = store, spark, largest, small
-        self._frames: dict[tuple[tuple[int, ...], frozenset[int] | None, int], Frame] = {}
+        self.overhead = OVERHEAD
+        self._frames: dict[tuple[tuple[int, ...], frozenset[int] | None, int, str | None], Frame] = {}
 
     def refresh(self, maintained: Maintained, progress: Callable[[Epoch], None] | None = None) -> Epoch:
         """Bring all views to the newest cut there is now: one epoch, or several if one would be too large."""
         began, target = time.monotonic(), self._store.newest_cut()
         operations = rows = 0
+        refreshed: dict[str, Way] = {}
         done = committed(self._store)
         while done.cut.transaction < target.transaction or self._store.document("intent"):
             epoch = self._next(done, maintained)
             if progress:
                 progress(epoch)
             operations, rows = operations + epoch.operations, rows + epoch.view_rows
+            refreshed.update(epoch.refreshed)
             done = committed(self._store)
         seconds = time.monotonic() - began
-        return Epoch(done.epoch, operations, seconds, rows, done.cut, len(maintained.views))
+        return Epoch(done.epoch, operations, seconds, rows, done.cut, maintained.count, refreshed)
 
-    def _next(self, done: Committed, maintained: Maintained) -> Epoch:
+    def advance(self, maintained: Maintained, build: Build, rows: int) -> Epoch:
+        """One epoch in which a build takes in its next chunk, of so many rows or so."""
+        tables = [maintained.tables[number] for number in build.tables]
+        chunk = next_chunk(self._store, tables, build.loaded, rows)
+        return self._next(committed(self._store), maintained, Load(build.name, *chunk) if chunk else None)
+
+    def _next(self, done: Committed, maintained: Maintained, load: Load | None = None) -> Epoch:
         began = time.monotonic()
-        number, end = self._intend(done)
-        touched = self._store.touched(done.cut, end)
-        operations = end.operations - done.cut.operations
-        rows = 0
-        if maintained.views:
-            work = Assignment(number, self.keep(done.epoch), done.cut, end)
-            rows = self._work(work, maintained, frozenset(touched), operations)
+        maintained = replace(maintained, builds=builds.current(self._store, maintained.builds))
+        intent = self._intend(done, maintained, load)
+        operations = intent.end.operations - done.cut.operations
+        rows = self._refresh_all(done, intent, maintained)
+        for build in maintained.builds:
+            self._build_on(done, intent, maintained, build)
         self._store.sync()
-        document = {"epoch": number, "cut": [end.transaction, end.offsets], "at": time.time()}
-        self._store.change_documents({"committed": document, "intent": None})
+        seconds, now = time.monotonic() - began, time.time()
+        document = {"epoch": intent.epoch, "cut": [intent.end.transaction, intent.end.offsets], "at": now}
+        noted = records.note(intent.epoch, now, operations, seconds, intent.ways)
+        self._store.change_documents(
+            {"committed": document, "intent": None, **noted, **self._moved(intent.load, maintained)}
+        )
         self.trim()
-        return Epoch(number, operations, time.monotonic() - began, rows, end, len(maintained.views))
+        return Epoch(intent.epoch, operations, seconds, rows, intent.end, maintained.count, intent.ways)
 
-    def _intend(self, done: Committed) -> tuple[int, Cut]:
+    def _intend(self, done: Committed, maintained: Maintained, load: Load | None) -> Intent:
         """The epoch to run: the one left open by a crash, or a new one, written down first."""
         found = self._store.document("intent")
         if found is not None and found["epoch"] == done.epoch + 1:
-            return found["epoch"], Cut.from_json(found["end"])
+            return Intent.from_json(found)
         end = self._store.cut_after(done.cut, self._largest)
-        intent = {"epoch": done.epoch + 1, "end": [end.transaction, end.offsets]}
-        self._store.change_documents({"intent": intent})
-        return done.epoch + 1, end
+        intent = Intent(done.epoch + 1, end, self._choose(done.cut, end, maintained), load)
+        self._store.change_documents({"intent": intent.to_json()})
+        return intent
 
-    def build(self, maintained: Maintained, view: ViewSink, fixed: frozenset[int]) -> int:
+    def _build_on(self, done: Committed, intent: Intent, maintained: Maintained, build: Build) -> None:
+        """Apply the epoch to views that are being built: changes of what they have, and the chunk that comes."""
+        load = intent.load if intent.load is not None and intent.load.build == build.name else None
+        operations = self._store.touched(done.cut, intent.end)
+        concerned = {table for table in build.tables if table in operations and build.holds(table)}
+        if load is None and not concerned:
+            return
+        coming = build.loaded if load is None else load.coming
+        concerned |= {table for table, bounds in coming.items() if build.loaded.get(table) != bounds}
+        part = Part(build.loaded, coming)
+        work = Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end, part=part)
+        only = Maintained(maintained.tables, build.views, build.states)
+        size = sum(operations.get(table, 0) for table in concerned) + (load.rows if load else 0)
+        # at first a view without GROUP BY gets its one row, which is there even if no row ever comes
+        touched = frozenset(concerned) if build.begun else None
+        try:
+            self._work(work, only, touched, size, build.name)
+        except EpochFailed as error:
+            if CANCELLED in str(error.__cause__):
+                raise
+            builds.failed(self._store, build.name, error.reason)
+
+    def _moved(self, load: Load | None, maintained: Maintained) -> dict[str, Any]:
+        """The documents that move a build past the chunk it has taken in, unless it was given up."""
+        build = next((b for b in maintained.builds if load is not None and b.name == load.build), None)
+        if load is None or build is None or self._store.document(f"{builds.PREFIX}{build.name}").get("failed"):
+            return {}
+        return builds.moved(build, load)
+
+    def _choose(self, start: Cut, end: Cut, maintained: Maintained) -> dict[str, Way]:
+        """How to refresh each view that has a choice and whose tables have changed."""
+        if not maintained.chosen:
+            return {}
+        operations = self._store.touched(start, end)
+        concerned = [view for view in maintained.chosen if view.tables & operations.keys()]
+        read = {number for view in concerned for number in view.tables}
+        rows = {number: self._store.count(maintained.tables[number]) for number in read}
+        return {view.name: view.way(operations, rows, self.overhead) for view in concerned}
+
+    def _refresh_all(self, done: Committed, intent: Intent, maintained: Maintained) -> int:
+        """Apply the epoch to all views; the number of view rows written."""
+        if not maintained.count:
+            return 0
+        touched = self._store.touched(done.cut, intent.end)
+        work = Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end)
+        again = [v for v in maintained.chosen if v.name in intent.ways and intent.ways[v.name].taken == "recomputed"]
+        views = [*maintained.views, *(v.sink for v in maintained.chosen if v.sink is not None and v not in again)]
+        operations = intent.end.operations - done.cut.operations
+        rows = self._work(work, replace(maintained, views=views), frozenset(touched), operations) if views else 0
+        return rows + self._recompute(work, maintained, again, maintained.states_of(views)) if again else rows
+
+    def _recompute(
+        self, work: Assignment, maintained: Maintained, views: Sequence[Chosen], others: frozenset[int]
+    ) -> int:
+        """Compute views anew at the end of the epoch, with all states that are theirs alone.
+
+        States that other views keep (`others`) were brought to the epoch by deltas before.
+        """
+        work = replace(work, start=None, fixed=others, reset=True)
+        count = {number: self._store.count(maintained.tables[number]) for v in views for number in v.tables}
+        planned = [v.sink for v in views if v.sink is not None]
+        only = replace(maintained, views=planned)
+        rows = self._work(work, only, None, sum(count.values())) if planned else 0
+        for view in views:
+            if view.sink is None:
+                rows += self._store_query(work, view, sum(count[number] for number in view.tables))
+        sweep(self._store, [*(v.state for v in views), *only.states_of(planned) - others], work.epoch, work.keep)
+        return rows
+
+    def _store_query(self, work: Assignment, view: Chosen, size: int) -> int:
+        spark = session(self._spark())
+        tasks = 1 if size <= self.small else _tasks(self._store.shards, spark)
+        spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
+        try:
+            handed = hand_out(spark, work)
+            stages = Stages(spark, self._store.path, self._store.nodes, self._store.shards, tasks, handed)
+            return sum(row.rows for row in replaced(spark, self._store, stages, view, work.end).collect())
+        except PySparkException as error:
+            raise EpochFailed(epoch=work.epoch, reason=f"view {view.name!r}: {reason(error)}") from error
+
+    def build(self, maintained: Maintained, view: Chosen, fixed: frozenset[int]) -> int:
         """Fill a new view, and its states that nobody keeps yet, from the tables at the committed cut."""
         done = committed(self._store)
         work = Assignment(done.epoch, done.epoch, None, done.cut, fixed)
-        only = Maintained(maintained.tables, [view], maintained.states)
-        return self._work(work, only, None, done.cut.operations)
+        size = sum(self._store.count(maintained.tables[n]) for n in view.tables)
+        if view.sink is None:
+            return self._store_query(work, view, size)
+        return self._work(work, replace(maintained, views=[view.sink]), None, size)
 
-    def _work(self, work: Assignment, maintained: Maintained, touched: frozenset[int] | None, operations: int) -> int:
+    def _work(
+        self,
+        work: Assignment,
+        maintained: Maintained,
+        touched: frozenset[int] | None,
+        operations: int,
+        build: str | None = None,
+    ) -> int:
         """Run the job; the number of view rows written."""
         spark = self._spark()
         tasks = 1 if operations <= self.small else _tasks(self._store.shards, spark)
         spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
         try:
-            frame = self._frame(hand_out(spark, work), work.blank, maintained, touched, tasks)
+            frame = self._frame(hand_out(spark, work), touched is None, maintained, touched, tasks, build)
             return sum(row.rows for row in frame.collect()) if frame is not None else 0
         except PySparkException as error:
             raise EpochFailed(epoch=work.epoch, reason=reason(error)) from error
 
     def _frame(
-        self, handed: Handed, blank: bool, maintained: Maintained, touched: frozenset[int] | None, tasks: int
+        self,
+        handed: Handed,
+        blank: bool,
+        maintained: Maintained,
+        touched: frozenset[int] | None,
+        tasks: int,
+        build: str | None,
     ) -> DataFrame | None:
         """The job's frame: one made before for the same views and tables, if there is.
 
         A frame with a shuffle is wrapped: Spark then plans it anew instead of answering from the files of the
         epoch before.
         """
-        plan = (tuple(view.state for view in maintained.views), touched, tasks)
+        plan = (tuple(view.state for view in maintained.views), touched, tasks, build)
         kept = self._frames.get(plan)
         if kept is None:
-            stages = Stages(self._store.path, self._store.shards, tasks, handed)
-            compiler = Compiler(
-                self._spark(), stages, self._store.nodes, maintained.tables, maintained.states, touched, blank=blank
-            )
+            stages = Stages(self._spark(), self._store.path, self._store.nodes, self._store.shards, tasks, handed)
+            compiler = Compiler(stages, maintained.tables, maintained.states, touched, blank=blank)
             kept = Frame(compiler.sinks(maintained.views), compiler.reusable)
             if not blank and handed.fixed is None:
                 while len(self._frames) >= REUSED:

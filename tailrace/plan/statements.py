@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace.errors import SqlError, SyntaxFault, Unsupported
 from tailrace.plan import dialect
 from tailrace.plan.columns import read_columns
+from tailrace.plan.refresh import POLICIES, Refresh
 from tailrace.plan.words import Words, check_name
 from tailrace.types import Column
 
@@ -38,6 +39,7 @@ class CreateView:
     query: exp.Expr
     if_not_exists: bool
     or_replace: bool
+    refresh: Refresh = "incremental"
 
 
 @dataclass(frozen=True)
@@ -157,12 +159,31 @@ def _create_view(words: Words, or_replace: bool) -> CreateView:
     if words.peek() == "(":
         reason = "name the columns in its SELECT, with AS"
         raise Unsupported(construct="a column list of a view", reason=reason, **words.place())
+    refresh = _refresh(words)
     if words.peek() not in ("AS", ""):
-        reason = "a view has a name and a query only"
+        reason = "a view has a name, WITH (refresh = ...) and a query only"
         raise Unsupported(construct=f"{words.peek()} in CREATE MATERIALIZED VIEW", reason=reason, **words.place())
     words.expect("AS")
     text = words.rest()
-    return CreateView(name, text, parse_query(words.only_rest()), if_not_exists, or_replace)
+    return CreateView(name, text, parse_query(words.only_rest()), if_not_exists, or_replace, refresh)
+
+
+def _refresh(words: Words) -> Refresh:
+    """`WITH (refresh = 'incremental' | 'auto' | 'full')`, the one option a view has."""
+    if not words.accept("WITH"):
+        return "incremental"
+    words.expect("(")
+    at, option = words.place(), words.name("option").lower()
+    if option != "refresh":
+        raise Unsupported(construct=f"option {option}", reason="a view has one option: refresh", **at)
+    words.expect("=")
+    at, chosen = words.place(), words.next().text.lower()
+    policy = next((p for p in POLICIES if p == chosen), None)
+    if policy is None:
+        known = ", ".join(f"'{p}'" for p in POLICIES)
+        raise Unsupported(construct=f"refresh = {chosen!r}", reason=f"it is one of {known}", **at)
+    words.expect(")")
+    return policy
 
 
 def parse_query(sql: str) -> exp.Expr:

@@ -14,6 +14,7 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tailrace.source.parts import Part
 from tailrace.store.base import Cut
 
 PROPERTY = "tailrace.assignment"
@@ -24,8 +25,9 @@ class Assignment:
     """An epoch's number, the logs it covers, and how shards are to be treated.
 
     `start` None means from nothing: whole tables as of `end`, by which a view is built. Then states are read
-    as if empty, and those in `fixed`, which others keep already, are not written. Undo records
-    of epochs up to `keep` may go.
+    as if empty, and those in `fixed`, which others keep already, are not written. With `reset` what is written takes
+    the place of all that a state holds in the shard, by which views are recomputed. With `part` only that part of the
+    tables counts, for views that are built chunk by chunk. Undo records of epochs up to `keep` may go.
     """
 
     epoch: int
@@ -33,18 +35,29 @@ class Assignment:
     start: Cut | None
     end: Cut
     fixed: frozenset[int] = frozenset()
+    reset: bool = False
+    part: Part | None = None
 
     @property
     def blank(self) -> bool:
         return self.start is None
 
     def to_json(self) -> str:
-        return json.dumps([self.epoch, self.keep, self.start, self.end, sorted(self.fixed)])
+        part = None if self.part is None else self.part.to_json()
+        return json.dumps([self.epoch, self.keep, self.start, self.end, sorted(self.fixed), self.reset, part])
 
     @classmethod
     def from_json(cls, text: str) -> Assignment:
-        epoch, keep, start, end, fixed = json.loads(text)
-        return cls(epoch, keep, Cut.from_json(start) if start else None, Cut.from_json(end), frozenset(fixed))
+        epoch, keep, start, end, fixed, reset, part = json.loads(text)
+        return cls(
+            epoch,
+            keep,
+            Cut.from_json(start) if start else None,
+            Cut.from_json(end),
+            frozenset(fixed),
+            reset,
+            Part.from_json(part) if part else None,
+        )
 
 
 @dataclass(frozen=True)

@@ -187,10 +187,29 @@ class Store(ABC):
         """The newest rows under encoded keys, those that exist."""
 
     @abstractmethod
+    def count(self, table: TableDef) -> int:
+        """How many rows a table has now."""
+
+    @abstractmethod
     def rows(
-        self, table: TableDef, node: int, cut: Cut | None, columns: Sequence[int], size: int = 50_000
+        self,
+        table: TableDef,
+        node: int,
+        cut: Cut | None,
+        columns: Sequence[int],
+        size: int = 50_000,
+        *,
+        after: bytes = b"",
+        upto: bytes | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """A node's rows of a table, newest or as they were at a cut; `columns` are positions."""
+        """A node's rows of a table, newest or as they were at a cut; `columns` are positions.
+
+        Only those with after < encoded key <= upto, if these are given.
+        """
+
+    @abstractmethod
+    def step(self, table: TableDef, node: int, after: bytes, count: int) -> tuple[bytes | None, int]:
+        """The encoded key of the `count`-th row after a key, and how many there were: None when no more are left."""
 
     @abstractmethod
     def deltas(

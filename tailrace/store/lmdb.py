@@ -83,6 +83,7 @@ class LmdbStore(Store):
                 if keys:
                     self._put_rows(txn, change, keys, afters)
                     ends = self._append(txn, change.table, number + 1, ends, befores, afters)
+                    self._add_count(txn, change.table, (afters.num_rows if afters else 0) - befores.num_rows)
                     done += len(keys)
             if done:
                 note = log.encode_note(time.time(), operations + done, ends)
@@ -165,18 +166,41 @@ class LmdbStore(Store):
                 found.update((k[6:], v) for k, v in cursor.getmulti([prefix + k for k in keys]))
         return found
 
+    def count(self, table: TableDef) -> int:
+        with self._base.read() as txn:
+            return self._count(txn, table)
+
+    def _count(self, txn: Any, table: TableDef) -> int:
+        value = txn.get(f"count:{table.id}".encode(), db=self._documents)
+        return int(value) if value else 0
+
+    def _add_count(self, txn: Any, table: TableDef, more: int) -> None:
+        if more:
+            count = str(self._count(txn, table) + more)
+            txn.put(f"count:{table.id}".encode(), count.encode(), db=self._documents)
+
     def rows(
-        self, table: TableDef, node: int, cut: Cut | None, columns: Sequence[int], size: int = 50_000
+        self,
+        table: TableDef,
+        node: int,
+        cut: Cut | None,
+        columns: Sequence[int],
+        size: int = 50_000,
+        *,
+        after: bytes = b"",
+        upto: bytes | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        prefix = _ROW.pack(table.id, node)
         with self._base.read() as txn:
             overlay: dict[bytes, bytes | None] = {}
             if cut is not None:
                 later = list(self._entries(txn, table, node, cut.offsets[node], None))
-                overlay = {clip_one(k): row for k, row in log.befores(later, table).items()}
+                befores = ((clip_one(k), row) for k, row in log.befores(later, table).items())
+                overlay = {k: row for k, row in befores if k > after and (upto is None or k <= upto)}
             run: list[bytes] = []
-            for key, value in scan_prefix(txn, self._rows, prefix):
-                kept: bytes | None = overlay.pop(key[6:], value) if overlay else value
+            for key, value in self._after(txn, table, node, after):
+                if upto is not None and key > upto:
+                    break
+                kept: bytes | None = overlay.pop(key, value) if overlay else value
                 if kept is not None:
                     run.append(kept)
                 if len(run) == size:
@@ -185,6 +209,29 @@ class LmdbStore(Store):
             run.extend(row for row in overlay.values() if row is not None)
             if run:
                 yield table.rows.decode(run).select(list(columns))
+
+    def step(self, table: TableDef, node: int, after: bytes, count: int) -> tuple[bytes | None, int]:
+        passed, last = 0, after
+        with self._base.read() as txn:
+            for key, _ in self._after(txn, table, node, after):
+                if passed == count:
+                    return last, passed
+                passed, last = passed + 1, key
+        return None, passed
+
+    def _after(self, txn: Any, table: TableDef, node: int, after: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """A node's rows of a table whose keys come after a given one, under those keys."""
+        prefix = _ROW.pack(table.id, node)
+        _, high = prefix_range(prefix)
+        with txn.cursor(self._rows) as cursor:
+            found = cursor.set_range(prefix + after)
+            if found and after and cursor.key() == prefix + after:
+                found = cursor.next()
+            if found:
+                for key, value in cursor.iternext():
+                    if high is not None and key >= high:
+                        return
+                    yield key[6:], value
 
     # reading logs
 
@@ -270,6 +317,7 @@ class LmdbStore(Store):
 
     def drop_rows(self, table: TableDef) -> None:
         delete_range(self._base, self._rows, *prefix_range(struct.pack(">I", table.id)))
+        self.change_documents({f"count:{table.id}": None})
 
     # shards, life
 

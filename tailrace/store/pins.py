@@ -55,7 +55,7 @@ def oldest_pinned(store: Store) -> Pin | None:
     """The oldest epoch a living reader needs; pins of dead processes are removed."""
     oldest: Pin | None = None
     for name, note in store.documents(_PREFIX).items():
-        if note["host"] == socket.gethostname() and not _alive(note["pid"]):
+        if note["host"] == socket.gethostname() and not alive(note["pid"]):
             store.change_documents({name: None})
             continue
         pin = Pin(note["epoch"], Cut.from_json(note["cut"]))
@@ -63,7 +63,7 @@ def oldest_pinned(store: Store) -> Pin | None:
     return oldest
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

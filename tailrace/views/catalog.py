@@ -2,49 +2,64 @@
 
     catalog          version, the next free number
     table:<name>     columns and key
-    view:<name>      its SQL, plan, columns, key, and the number of its state
+    view:<name>      its SQL, plan, columns, key, order, and the number of its state
     state:<print>    the number of the arrangement with that fingerprint
+    building         states that a build in one go has filled so far
+    build:<name>     views that are built chunk by chunk, and the numbers of their states (`maintain/builds.py`)
+    dropping         states that nobody needs any more, each with the epoch since when
 
 Every change is one transaction and raises the version, by which other processes see that there is one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from tailrace.errors import InUse, UnknownName
-from tailrace.plan.arrangements import fingerprints
-from tailrace.plan.nodes import Node, Scan, from_json, to_json, walk
+from tailrace.maintain import builds
+from tailrace.source.parts import Bounds
+from tailrace.source.queries import Query
 from tailrace.store.base import Store, TableDef
+from tailrace.store.pins import oldest_pinned
 from tailrace.types import Column
+from tailrace.views.definition import ViewDef, table_from_json, view_from_json, view_to_json
+
+__all__ = ["Catalog", "Draft", "Making", "ViewDef"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class ViewDef:
-    """A view: what it says, and how it is kept."""
+class Draft:
+    """Views about to be built, and the numbers of states that are filled with them, by fingerprint."""
 
-    name: str
-    sql: str
-    root: Node
-    columns: tuple[Column, ...]
-    place: tuple[int, ...]
-    state: int
-    uses: tuple[str, ...]
+    views: tuple[ViewDef, ...]
+    states: dict[str, int]
 
     @property
-    def key(self) -> tuple[int, ...] | None:
-        return self.root.key
+    def numbers(self) -> list[int]:
+        return [*(v.state for v in self.views), *self.states.values()]
 
-    @cached_property
-    def key_names(self) -> list[str] | None:
-        return None if self.key is None else [self.columns[p].name for p in self.key]
 
-    @cached_property
-    def tables(self) -> frozenset[int]:
-        return frozenset(n.table_id for n in walk(self.root) if isinstance(n, Scan))
+@dataclass(frozen=True)
+class Making:
+    """A build chunk by chunk: what, whether it takes the place of views there are, who is at it, and how far."""
+
+    draft: Draft
+    tables: tuple[int, ...]
+    total: int
+    replaces: bool
+    owned: bool
+    pid: int | None
+    failed: str | None
+    loaded: Bounds
+    rows: int
+
+    @property
+    def name(self) -> str:
+        return self.draft.views[0].name
 
 
 class Catalog:
@@ -61,8 +76,8 @@ class Catalog:
     def _current(self) -> Catalog:
         head = self._store.document("catalog") or {"version": 0, "next": 1}
         if head["version"] != self._version:
-            self._tables = {t.name: t for t in map(_table, self._store.documents("table:").values())}
-            self._views = {v.name: v for v in map(_view, self._store.documents("view:").values())}
+            self._tables = {t.name: t for t in map(table_from_json, self._store.documents("table:").values())}
+            self._views = {v.name: v for v in map(view_from_json, self._store.documents("view:").values())}
             self._states = {k[6:]: v for k, v in self._store.documents("state:").items()}
             self._version, self._next = head["version"], head["next"]
         return self
@@ -89,9 +104,10 @@ class Catalog:
         return self.tables[name.lower()]
 
     def view(self, name: str) -> ViewDef:
-        if name.lower() not in self.views:
-            raise UnknownName(kind="view", name=name, hint=self._near(name, self.views))
-        return self.views[name.lower()]
+        views = self.views
+        if name.lower() not in views:
+            raise UnknownName(kind="view", name=name, hint=self._near(name, views))
+        return views[name.lower()]
 
     @staticmethod
     def _near(name: str, known: Iterable[str]) -> str:
@@ -99,7 +115,8 @@ class Catalog:
         return f" (there are: {listed})" if listed else " (there are none)"
 
     def dependants(self, name: str) -> list[str]:
-        return sorted(v.name for v in self.views.values() if name in v.uses)
+        coming = [v for making in self.making.values() for v in making.draft.views]
+        return sorted({v.name for v in (*self.views.values(), *coming) if name in v.uses})
 
     def add_table(self, name: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> TableDef:
         current = self._current()
@@ -114,56 +131,128 @@ class Catalog:
         self._change({f"table:{table.name}": None})
         return table
 
-    def draft_view(
-        self,
-        name: str,
-        sql: str,
-        root: Node,
-        columns: tuple[Column, ...],
-        place: tuple[int, ...],
-        uses: Iterable[str],
-    ) -> Draft:
-        """Numbers for a new view and for the states it is the first to need. `building` guards them until added."""
-        current = self._current()
-        number = current._next
-        fresh: dict[str, int] = {}
-        for print_ in fingerprints(root):
-            if print_ not in current._states and print_ not in fresh:
-                number += 1
-                fresh[print_] = number
-        view = ViewDef(name, sql, root, columns, place, current._next, tuple(sorted(set(uses))))
-        self._change({"building": [view.state, *fresh.values()]}, number + 1)
-        return Draft(view, fresh)
+    def query(self, view: ViewDef, others: Sequence[ViewDef] = ()) -> Query:
+        """The view's SQL, down to the tables; views in `others` go before those of the catalog."""
+        known = {**self.views, **{v.name: v for v in others}}
+        reads: list[tuple[str, TableDef | Query]] = []
+        for name in view.uses:
+            reads.append((name, self.query(known[name], others) if name in known else self.tables[name]))
+        return Query(view.sql, tuple(reads))
 
-    def add_view(self, draft: Draft) -> None:
-        view = draft.view
+    # building
+
+    def draft(self, views: Sequence[ViewDef]) -> Draft:
+        """Numbers for new views and for the states they are the first to need; guarded until they are published."""
+        draft, following = self._numbered(views, self.states)
+        self._change({"building": draft.numbers}, following)
+        return draft
+
+    def begin(self, views: Sequence[ViewDef], replaces: bool, tables: Sequence[int], total: int) -> None:
+        """Write down that views are being built chunk by chunk, with states of their own."""
+        draft, following = self._numbered(views, {})
         document = {
-            "name": view.name,
-            "sql": view.sql,
-            "root": to_json(view.root),
-            "columns": [list(c) for c in view.columns],
-            "place": list(view.place),
-            "state": view.state,
-            "uses": list(view.uses),
+            "views": [view_to_json(v) for v in draft.views],
+            "states": draft.states,
+            "tables": list(tables),
+            "total": total,
+            "replaces": replaces,
+            "owner": builds.owner(),
+            "failed": None,
         }
-        states = {f"state:{p}": n for p, n in draft.fresh.items()}
-        self._change({f"view:{view.name}": document, "building": None, **states})
+        self._change({f"{builds.PREFIX}{views[0].name}": document, f"loaded:{views[0].name}": None}, following)
+
+    def _numbered(self, views: Sequence[ViewDef], known: Iterable[str]) -> tuple[Draft, int]:
+        number = self._current()._next
+        numbered = tuple(replace(v, state=number + i) for i, v in enumerate(views))
+        number += len(views)
+        wanted = dict.fromkeys(p for v in views for p in v.fingerprints if p not in known)
+        return Draft(numbered, {p: number + i for i, p in enumerate(wanted)}), number + len(wanted)
+
+    @property
+    def making(self) -> dict[str, Making]:
+        """Builds under way, given up or left, by the name of their (first) view."""
+        found = {}
+        for document in self._store.documents(builds.PREFIX).values():
+            draft = Draft(tuple(view_from_json(v) for v in document["views"]), document["states"])
+            making = Making(
+                draft,
+                tuple(document["tables"]),
+                document["total"],
+                document["replaces"],
+                builds.owned(document),
+                document["owner"] and document["owner"]["pid"],
+                document["failed"],
+                *builds.progress(self._store, draft.views[0].name),
+            )
+            found[making.name] = making
+        return found
+
+    def own(self, name: str, owner: dict[str, Any] | None) -> None:
+        """Take a build over, or leave it to others."""
+        document = self._store.document(f"{builds.PREFIX}{name}")
+        if document is not None:
+            self._store.change_documents({f"{builds.PREFIX}{name}": {**document, "owner": owner}})
+
+    def abandon(self, making: Making) -> None:
+        """Forget a build; its states become leftovers."""
+        gone = {f"{builds.PREFIX}{making.name}": None, f"loaded:{making.name}": None}
+        self._change({**gone, **self._dropping([] if making.failed else making.draft.numbers)})
+
+    def publish(self, draft: Draft) -> None:
+        """Let views be seen, new ones or in place of those of the same names, all at once."""
+        epoch = self._epoch()
+        replaced = [self.views[v.name] for v in draft.views if v.name in self.views]
+        states = {p: n for p, n in draft.states.items() if p not in self.states}
+        doubles = [n for p, n in draft.states.items() if p in self.states]
+        name = draft.views[0].name
+        self._change(
+            {
+                **{f"view:{v.name}": view_to_json(replace(v, since=epoch)) for v in draft.views},
+                **{f"state:{p}": n for p, n in states.items()},
+                **self._unneeded(replaced, draft.views, doubles),
+                "building": None,
+                f"{builds.PREFIX}{name}": None,
+                f"loaded:{name}": None,
+            }
+        )
+
+    # dropping
 
     def drop_view(self, name: str) -> None:
         """Forget a view and the states that only it needed, which become leftovers."""
         view = self.view(name)
         self._refuse_if_used(view.name)
-        others = {p for v in self.views.values() if v.name != view.name for p in fingerprints(v.root)}
-        gone = {p: n for p, n in self.states.items() if p in fingerprints(view.root) and p not in others}
-        pending = [*(self._store.document("dropping") or []), view.state, *gone.values()]
-        self._change({f"view:{view.name}": None, "dropping": pending, **{f"state:{p}": None for p in gone}})
+        self._change({f"view:{view.name}": None, **self._unneeded([view], [], [])})
+
+    def _unneeded(self, gone: Sequence[ViewDef], come: Sequence[ViewDef], more: list[int]) -> dict[str, Any]:
+        """The documents that let go of views, of states that nobody else needs, and of `more`."""
+        if not gone:
+            return self._dropping(more) if more else {}
+        names = {v.name for v in gone}
+        kept = [v for v in self.views.values() if v.name not in names]
+        needed = {p for v in (*kept, *come) for p in v.fingerprints}
+        candidates = {p for v in gone for p in v.fingerprints if p not in needed}
+        states = {p: n for p, n in self.states.items() if p in candidates}
+        dropped = self._dropping([*more, *(v.state for v in gone), *states.values()])
+        return {**dropped, **{f"state:{p}": None for p in states}}
+
+    def _dropping(self, states: Iterable[int]) -> dict[str, Any]:
+        epoch = self._epoch()
+        return {"dropping": [*(self._store.document("dropping") or []), *([s, epoch] for s in states)]}
+
+    def _epoch(self) -> int:
+        return int((self._store.document("committed") or {"epoch": 0})["epoch"])
 
     def leftovers(self) -> list[int]:
-        """States of a build that did not finish and of drops that did not either."""
-        return [*(self._store.document("building") or []), *(self._store.document("dropping") or [])]
+        """States of a build that did not finish, and dropped ones that no running query can be reading any more."""
+        dropped = self._store.document("dropping") or []
+        pinned = oldest_pinned(self._store) if dropped else None
+        free = [state for state, epoch in dropped if pinned is None or pinned.epoch > epoch]
+        return [*(self._store.document("building") or []), *free]
 
-    def clear_leftovers(self) -> None:
-        self._store.change_documents({"building": None, "dropping": None})
+    def clear_leftovers(self, states: Sequence[int]) -> None:
+        dropped = [[s, e] for s, e in self._store.document("dropping") or [] if s not in states]
+        self._store.change_documents({"building": None, "dropping": dropped or None})
 
     def _refuse_if_used(self, name: str) -> None:
         if users := self.dependants(name):
@@ -171,30 +260,21 @@ class Catalog:
 
     def _change(self, documents: dict[str, Any], following: int | None = None) -> None:
         current = self._current()
-        head = {"version": current._version + 1, "next": following or current._next}
+        version = current._version
+        head = {"version": version + 1, "next": following or current._next}
         self._store.change_documents({**documents, "catalog": head})
+        # what it was, with the change: reading all of it again would make a thousand views slow to create
+        self._tables = _changed(self._tables, "table:", documents, table_from_json)
+        self._views = _changed(self._views, "view:", documents, view_from_json)
+        self._states = _changed(self._states, "state:", documents, int)
+        self._version, self._next = head["version"], head["next"]
 
 
-@dataclass(frozen=True)
-class Draft:
-    """A view about to be built, and the numbers of its new states by fingerprint."""
-
-    view: ViewDef
-    fresh: dict[str, int]
-
-
-def _table(document: Any) -> TableDef:
-    columns = tuple(Column(*c) for c in document["columns"])
-    return TableDef(document["id"], document["name"], columns, tuple(document["key"]))
-
-
-def _view(document: Any) -> ViewDef:
-    return ViewDef(
-        document["name"],
-        document["sql"],
-        from_json(document["root"]),
-        tuple(Column(*c) for c in document["columns"]),
-        tuple(document["place"]),
-        document["state"],
-        tuple(document["uses"]),
-    )
+def _changed(known: dict[str, T], prefix: str, documents: dict[str, Any], read: Callable[[Any], T]) -> dict[str, T]:
+    found = dict(known)
+    for name, document in documents.items():
+        if name.startswith(prefix):
+            found.pop(name[len(prefix) :], None)
+            if document is not None:
+                found[name[len(prefix) :]] = read(document)
+    return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -10,12 +11,25 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tailrace import types
 from tailrace.source.frames import frame
+from tailrace.store.base import Store
 from tailrace.store.lmdb import attach
+from tailrace.store.pins import Pin, pinned
 from tailrace.store.rows import RowCodec
 from tailrace.store.weighted import split
-from tailrace.views.catalog import ViewDef
+from tailrace.views.catalog import Catalog, ViewDef
 
 WEIGHT_COLUMN = "_weight"
+
+
+@contextmanager
+def readable(store: Store, catalog: Catalog, names: Iterable[str]) -> Iterator[Pin]:
+    """Pin an epoch at which all these can be read: none from before one of these views was published."""
+    while True:
+        with pinned(store) as pin:
+            views = catalog.views
+            if all(views[name].since <= pin.epoch for name in names if name in views):
+                yield pin
+                return
 
 
 def view_rows(spark: SparkSession, store: str, shards: int, view: ViewDef, epoch: int) -> DataFrame:

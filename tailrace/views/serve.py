@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from tailrace.errors import BadKey, SnapshotGone
 from tailrace.store.base import ShardSnapshot, Store
 from tailrace.store.clip import DIGEST, LIMIT, clip_one
 from tailrace.store.convert import key_values
-from tailrace.store.keys import KeyCodec
+from tailrace.store.keys import Direction, KeyCodec
 from tailrace.store.place import place_one
 from tailrace.store.rows import RowCodec
 from tailrace.store.shards import prefix_range
@@ -25,14 +25,45 @@ from tailrace.types import Column
 from tailrace.views.catalog import ViewDef
 
 T = TypeVar("T")
+P = ParamSpec("P")
 ATTEMPTS = 100  # a read is repeated when epochs overtake it; each attempt takes microseconds
 
 
-class View:
-    """A materialized view, served as a keyed table."""
+class _Replaced(Exception):
+    """The view got another definition while it was read."""
 
-    def __init__(self, store: Store, definition: ViewDef, committed: Callable[[], int]) -> None:
-        self._store, self._def, self._committed = store, definition, committed
+
+def _whole(read: Callable[Concatenate[View, P], T]) -> Callable[Concatenate[View, P], T]:
+    """A read by one definition from beginning to end: by the newest, again if that is replaced meanwhile."""
+
+    @wraps(read)
+    def reading(self: View, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        while True:
+            try:
+                return read(self._newest(), *args, **kwargs)
+            except _Replaced:
+                continue
+
+    return reading
+
+
+class View:
+    """A materialized view, served as a keyed table. `find` gives its definition as it is now."""
+
+    def __init__(
+        self, store: Store, definition: ViewDef, committed: Callable[[], int], find: Callable[[], ViewDef]
+    ) -> None:
+        self._store, self._def, self._committed, self._find = store, definition, committed, find
+        self._newer: View | None = None
+
+    def _newest(self) -> View:
+        """The view by its newest definition: this one, unless it was replaced."""
+        found = self._find()
+        if found.state == self._def.state:
+            return self
+        if self._newer is None or self._newer._def.state != found.state:
+            self._newer = View(self._store, found, self._committed, self._find)
+        return self._newer
 
     @property
     def name(self) -> str:
@@ -40,24 +71,28 @@ class View:
 
     @property
     def sql(self) -> str:
-        return self._def.sql
+        return self._newest()._def.sql
 
     @property
     def key(self) -> list[str] | None:
         """The names of the key's columns: [] for a view of one row, None for a view without a key."""
-        return self._def.key_names
+        return self._newest()._def.key_names
 
     @property
     def columns(self) -> list[Column]:
-        return list(self._def.columns)
+        return list(self._newest()._def.columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._newest()._schema
 
     @cached_property
-    def schema(self) -> pa.Schema:
+    def _schema(self) -> pa.Schema:
         return types.schema(self._def.columns)
 
     @cached_property
     def _rows(self) -> RowCodec:
-        return RowCodec(self.schema)
+        return RowCodec(self._schema)
 
     @cached_property
     def _key_columns(self) -> list[Column]:
@@ -78,6 +113,7 @@ class View:
             return None
         return [key.index(p) for p in placed], [types.arrow(self._def.columns[p].type) for p in placed]
 
+    @_whole
     def get(self, key: Any = ()) -> dict[str, Any] | None:
         """The row under a key (a tuple if composite), or None."""
         values = key_values(self.name, self._key_columns, key)
@@ -88,6 +124,7 @@ class View:
                 return self._rows.decode_one(row)
         return None
 
+    @_whole
     def get_many(self, keys: Sequence[Any]) -> pa.Table:
         """The rows under these keys, in their order, those that exist, all of one epoch."""
         listed = [key_values(self.name, self._key_columns, key) for key in keys]
@@ -101,25 +138,39 @@ class View:
             found.update(part)
         return self._table([found[k] for k in encoded if k in found])
 
+    @_whole
     def scan(self, prefix: Any = None, *, start: Any = None, stop: Any = None, limit: int | None = None) -> pa.Table:
-        """Rows in key order: all, those whose key begins with `prefix`, or those with start <= key < stop.
+        """All rows, those whose key begins with `prefix`, or those with start <= key < stop; at most `limit`.
 
-        `prefix`, `start` and `stop` are values of the first key columns (a tuple for several). A view
-        without a key gives its rows in no particular order, each as often as it is there.
+        They come as the view's ORDER BY says, and where it says nothing in key order. `prefix`, `start` and
+        `stop` are values of the first key columns (a tuple for several). A view without a key gives each row as
+        often as it is there, and without ORDER BY in no particular order.
         """
         low, high = self._bounds(prefix, start, stop)
+        enough = limit if not self._def.order else None  # the first rows may be anywhere
         entries: list[tuple[bytes, bytes]] = []
         for part in self._read_all(
-            range(self._store.shards), lambda _, s: _collect(s, self._def.state, low, high, limit)
+            range(self._store.shards), lambda _, s: _collect(s, self._def.state, low, high, enough)
         ):
             entries += part
         if self._def.key is None:
-            return self._bag([value for _, value in entries], limit)
-        keys = pa.array([k for k, _ in entries], pa.large_binary())
-        table = self._table([v for _, v in entries]).take(pc.sort_indices(keys))
-        if any(len(k) >= LIMIT - DIGEST for k, _ in entries):
-            table = self._exact(table, prefix, start, stop)
+            table = self._bag([value for _, value in entries])
+        else:
+            keys = pa.array([k for k, _ in entries], pa.large_binary())
+            table = self._table([v for _, v in entries]).take(pc.sort_indices(keys))
+            if any(len(k) >= LIMIT - DIGEST for k, _ in entries):
+                table = self._exact(table, prefix, start, stop)
+        table = self._ordered(table)
         return table if limit is None else table.slice(0, limit)
+
+    def _ordered(self, table: pa.Table) -> pa.Table:
+        """The rows as ORDER BY has them; those that it leaves equal stay as they are."""
+        if not self._def.order:
+            return table
+        columns = [self._def.columns[p] for p, _, _ in self._def.order]
+        ways = [Direction(ascending, nulls_first) for _, ascending, nulls_first in self._def.order]
+        codec = KeyCodec([types.arrow(c.type) for c in columns], ways)
+        return table.take(pc.sort_indices(codec.encode([table.column(c.name) for c in columns], table.num_rows)))
 
     def _exact(self, table: pa.Table, prefix: Any, start: Any, stop: Any) -> pa.Table:
         """Keys so long that they are stored clipped: order and bounds are decided by the rows themselves."""
@@ -159,11 +210,10 @@ class View:
     def _table(self, rows: list[bytes]) -> pa.Table:
         return pa.Table.from_batches([self._rows.decode(rows)])
 
-    def _bag(self, values: list[bytes], limit: int | None) -> pa.Table:
+    def _bag(self, values: list[bytes]) -> pa.Table:
         weights, rows = split(values)
         repeated = pa.array(np.repeat(np.arange(len(values)), weights))
-        table = self._table(rows).take(repeated)
-        return table if limit is None else table.slice(0, limit)
+        return self._table(rows).take(repeated)
 
     def _read(self, shard: int, read: Callable[[ShardSnapshot], T]) -> T:
         return self._read_all([shard], lambda _, snapshot: read(snapshot))[0]
@@ -175,6 +225,8 @@ class View:
             try:
                 with ExitStack() as stack:
                     opened = [(i, stack.enter_context(self._store.shard(i).at(epoch))) for i in shards]
+                    if self._find().state != self._def.state:  # what it held may be on its way out
+                        raise _Replaced
                     return [read(i, snapshot) for i, snapshot in opened]
             except SnapshotGone:
                 if attempt == ATTEMPTS - 1:

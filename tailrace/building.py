@@ -1,0 +1,187 @@
+"""Making views: in one go over small tables, chunk by chunk over large ones, and in place of those there are.
+
+    small     one job under the epoch lock: the new view is there when it ends
+    large     an epoch for each chunk of rows, in which all other views are refreshed too; then the view is published
+
+A build is written down with all it needs. When its process is killed or interrupted, whoever refreshes next goes on
+with the chunk after the last one that was committed. New definitions of views that exist are built beside them and
+compared with recomputation before they take their place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tailrace.errors import BuildFailed, EpochFailed, EpochsLocked
+from tailrace.maintain import builds
+from tailrace.maintain.epochs import Epochs, Maintained, committed
+from tailrace.maintain.lock import PATIENCE, held
+from tailrace.maintained import build_of, chosen, maintained
+from tailrace.store.base import Store
+from tailrace.store.pins import Pin, pinned
+from tailrace.verify.recompute import verify
+from tailrace.views.catalog import Catalog, Draft, Making, ViewDef
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RELEASE = 5.0  # seconds that an interrupted build waits to say that it was left
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a statement is: what it does, and for a build how many rows of its tables it has of about how many."""
+
+    what: str
+    rows: int | None = None
+    total: int | None = None
+
+    def __str__(self) -> str:
+        return self.what if self.rows is None else f"{self.what}: {self.rows:,} of {self.total:,} rows"
+
+
+Say = Callable[[Step], None]
+
+
+class Builder:
+    """Makes views of one store. `chunk` is how many rows of tables an epoch of a build takes in."""
+
+    def __init__(self, store: Store, catalog: Catalog, epochs: Epochs, spark: Callable[[], SparkSession]) -> None:
+        self._store, self._catalog, self._epochs, self._spark = store, catalog, epochs, spark
+        self.chunk = builds.CHUNK
+        self._active: set[str] = set()
+
+    def changing(self) -> contextlib.AbstractContextManager[None]:
+        """Catalog changes wait for the epoch under way, in whichever process it is."""
+        return held(self._store.path, "epoch", patience=PATIENCE)
+
+    def start(self, views: Sequence[ViewDef], replaces: bool, say: Say) -> bool:
+        """Make views, the caller having the lock: whether they are done. If not, `finish` goes on without it."""
+        self.clear_leftovers()
+        tables = {number for view in views for number in view.tables}
+        by_number = {t.id: t for t in self._catalog.tables.values()}
+        rows = {number: self._store.count(by_number[number]) for number in tables}
+        total = sum(rows.values())
+        if total <= self.chunk or not all(v.plan is not None and builds.in_chunks(v.plan) for v in views):
+            self._at_once(views, replaces, say)
+            return True
+        self._catalog.begin(views, replaces, builds.order(list(tables), rows), total)
+        return False
+
+    def _at_once(self, views: Sequence[ViewDef], replaces: bool, say: Say) -> None:
+        say(Step("refreshing the views there are"))
+        self._epochs.refresh(maintained(self._catalog))
+        draft = self._catalog.draft(views)
+        known = maintained(self._catalog)
+        shared = frozenset(known.states.values())
+        everything = Maintained(known.tables, [], {**known.states, **draft.states})
+        try:
+            for view in draft.views:
+                say(Step(f"building {view.name}"))
+                self._epochs.build(everything, chosen(self._catalog, view, draft.views), shared)
+            if replaces:
+                done = committed(self._store)
+                self._compare(draft, Pin(done.epoch, done.cut), say)
+        except (EpochFailed, BuildFailed) as error:
+            self.clear_leftovers()
+            raise BuildFailed(name=draft.views[0].name, reason=error.reason) from error
+        self._catalog.publish(draft)
+        self.clear_leftovers()
+
+    def finish(self, name: str, say: Say) -> None:
+        """Go on with a build to its end; interrupted, it is left to whoever comes next."""
+        self._active.add(name)
+        try:
+            while (making := self._advance(name)) is not None:
+                say(Step(f"building {name}", making.rows, making.total))
+            self._publish(name, say)
+        except BuildFailed:
+            self.forget(name)
+            raise
+        except BaseException:
+            with contextlib.suppress(EpochsLocked), held(self._store.path, "epoch", patience=RELEASE):
+                self._catalog.own(name, None)
+            raise
+        finally:
+            self._active.discard(name)
+
+    def forget(self, name: str) -> None:
+        """Remove a build and what it has filled so far."""
+        with self.changing():
+            if (making := self._catalog.making.get(name)) is not None:
+                self._catalog.abandon(making)
+            self.clear_leftovers()
+
+    def busy(self, making: Making) -> bool:
+        """Whether somebody is at a build: another process that lives, or another thread of this one."""
+        return making.owned and (making.pid != os.getpid() or making.name in self._active)
+
+    def _advance(self, name: str) -> Making | None:
+        """Take one chunk in; None if there was none left to take."""
+        with self.changing():
+            build = build_of(self._required(name))
+            if build.complete:
+                return None
+            self._epochs.advance(maintained(self._catalog), build, self.chunk)
+            return self._required(name)
+
+    def _required(self, name: str) -> Making:
+        making = self._catalog.making.get(name)
+        if making is None:
+            raise BuildFailed(name=name, reason="it was dropped meanwhile")
+        if making.failed:
+            raise BuildFailed(name=name, reason=making.failed)
+        return making
+
+    def _publish(self, name: str, say: Say) -> None:
+        """Let a complete build be seen, one that replaces views once it is known to be right."""
+        making = self._catalog.making.get(name)
+        if making is not None and making.replaces:
+            with pinned(self._store) as pin:
+                try:
+                    self._compare(making.draft, pin, say)
+                except BuildFailed as error:
+                    with self.changing():
+                        builds.failed(self._store, name, error.reason)
+                    raise
+        with self.changing():
+            self._catalog.publish(self._required(name).draft)
+            self.clear_leftovers()
+
+    def _compare(self, draft: Draft, pin: Pin, say: Say) -> None:
+        for view in draft.views:
+            say(Step(f"verifying {view.name}"))
+            report = verify(self._spark(), self._store, view, self._catalog.query(view, draft.views), pin)
+            if not report.ok:
+                reason = f"it differs from its recomputation: {report.missing} rows missing, {report.extra} extra"
+                raise BuildFailed(name=view.name, reason=reason)
+
+    # builds that were left
+
+    def left(self) -> list[str]:
+        """Builds that nobody is at any more."""
+        return [m.name for m in self._catalog.making.values() if not self.busy(m) and not m.failed]
+
+    def take_over(self, name: str) -> None:
+        with self.changing():
+            self._catalog.own(name, builds.owner())
+
+    def step(self, name: str, say: Say) -> None:
+        """Take one chunk of a build in, or publish it when there is none left."""
+        with contextlib.suppress(BuildFailed):  # it stays visible, with its reason
+            if (making := self._advance(name)) is None:
+                self._publish(name, say)
+            else:
+                say(Step(f"building {name}", making.rows, making.total))
+
+    def clear_leftovers(self) -> None:
+        """Remove what views that are no more, or never came to be, left in the shards; the caller has the lock."""
+        if states := self._catalog.leftovers():
+            for state in states:
+                for shard in range(self._store.shards):
+                    self._store.shard(shard).drop(state)
+            self._catalog.clear_leftovers(states)

@@ -1,0 +1,161 @@
+"""From the text of a view to its definition: planned, typed by Spark, and refused where that must be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tailrace import types
+from tailrace.errors import SqlError, Unsupported
+from tailrace.maintain.typer import SparkTyper, reason
+from tailrace.plan import recomputable
+from tailrace.plan.build import Built, build_view
+from tailrace.plan.nodes import Node, Scan, walk
+from tailrace.plan.reuse import reuse
+from tailrace.plan.rewrites import rewrite
+from tailrace.plan.statements import CreateView, parse_query
+from tailrace.plan.typer import Types
+from tailrace.plan.zones import view_place
+from tailrace.source.session import session
+from tailrace.store.base import TableDef
+from tailrace.types import Column
+from tailrace.views.definition import ViewDef
+
+ASKED = "refresh = 'full' was asked for"
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the names in a query stand for."""
+
+    tables: Mapping[str, TableDef]
+    views: Mapping[str, ViewDef]
+
+    def source(self, name: str) -> TableDef | ViewDef:
+        return self.views.get(name) or self.tables[name]
+
+
+def define(spark: SparkSession, names: Names, wanted: CreateView) -> ViewDef:
+    """The definition of a view. What cannot be maintained by deltas is recomputed, if the policy lets it."""
+    try:
+        (root, order), columns, uses = _planned(spark, names, wanted)
+    except SqlError as error:
+        if wanted.refresh == "incremental":
+            raise
+        return _recomputed(spark, names, wanted, error)
+    tables = frozenset(n.table_id for n in walk(root) if isinstance(n, Scan))
+    full = wanted.refresh == "full"
+    place = recomputable.recomputed_place(columns, root.key) if full else view_place(root)
+    said = ASKED if full else ""
+    kept = (wanted.refresh, said, order)
+    return ViewDef(wanted.name, wanted.query_sql, root, columns, root.key, place, uses, tables, *kept)
+
+
+def _planned(
+    spark: SparkSession, names: Names, wanted: CreateView
+) -> tuple[Built, tuple[Column, ...], tuple[str, ...]]:
+    uses: set[str] = set()
+
+    def relation(name: str) -> Node | None:
+        name = name.lower()
+        found: Node | None
+        if name in names.views:
+            found = names.views[name].root
+            if found is None:
+                said = f"it can only be recomputed ({names.views[name].reason}); so must this: say refresh = 'full'"
+                raise Unsupported(construct=f"reading view {name!r}", reason=said)
+        elif name in names.tables:
+            table = names.tables[name]
+            found = Scan(name, table.id, table.columns, table.positions, tuple(range(len(table.columns))))
+        else:
+            return None
+        uses.add(name)
+        return found
+
+    typer = SparkTyper(spark)
+    built = build_view(wanted.query, relation, typer)
+    planned_views = [v.plan for v in names.views.values() if v.plan is not None]
+    root = reuse(rewrite(built.node, typer), planned_views, Types(typer))
+    columns = _analysed(spark, names, wanted.query_sql, tuple(uses))
+    kinds, planned = [c.type for c in columns], [c.type for c in root.columns]
+    if kinds != planned:
+        raise Unsupported(construct="this query", reason=f"Spark types it {kinds}, the plan {planned}")
+    for kind in kinds:
+        types.arrow(kind)
+    return Built(root, built.order), columns, tuple(sorted(uses))
+
+
+def _recomputed(spark: SparkSession, names: Names, wanted: CreateView, error: SqlError) -> ViewDef:
+    """The definition of a view that only Spark can run; `error` is why there is no plan."""
+    uses = tuple(sorted(recomputable.relations(wanted.query, {*names.tables, *names.views})))
+    sources = [names.source(name) for name in uses]
+    recomputable.require_deterministic(wanted.query, {c.name.lower() for s in sources for c in s.columns})
+    try:
+        columns = _analysed(spark, names, wanted.query_sql, uses)
+    except SqlError:
+        if isinstance(error, Unsupported):
+            raise
+        raise error from None  # it says where
+    recomputable.require_storable(columns)
+    if not uses:
+        raise Unsupported(construct="a view of no table", reason="it would never change")
+    tables = frozenset().union(*(s.tables if isinstance(s, ViewDef) else {s.id} for s in sources))
+    place = recomputable.recomputed_place(columns, None)
+    said = str(error) if wanted.refresh == "auto" else ASKED
+    return ViewDef(wanted.name, wanted.query_sql, None, columns, None, place, uses, tables, wanted.refresh, said)
+
+
+def _analysed(spark: SparkSession, names: Names, sql: str, uses: tuple[str, ...]) -> tuple[Column, ...]:
+    """The view's columns as Spark names and types them."""
+    fresh = session(spark)
+    for name in uses:
+        nulls = (f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in names.source(name).columns)
+        fresh.range(0).selectExpr(*nulls).createOrReplaceTempView(f"`{name}`")
+    try:
+        schema = fresh.sql(sql).schema
+    except PySparkException as error:
+        raise SqlError(message=reason(error)) from None
+    return tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
+
+
+def redefine(spark: SparkSession, names: Names, wanted: CreateView) -> list[ViewDef]:
+    """The definition of a view that takes the place of one there is, and of all views over it, in that order.
+
+    A view over a view is planned as if the text stood there, so those over it change with it; one that does not fit
+    the new definition is an error.
+    """
+    known = dict(names.views)
+    over = _over(known, wanted.name)
+    new = define(spark, names, wanted)
+    if circle := {wanted.name, *over} & set(new.uses):
+        raise Unsupported(construct=f"reading {min(circle)!r}", reason=f"it is {wanted.name!r} or reads it")
+    found = [new]
+    for name in over:
+        known.update((v.name, v) for v in found)
+        old = known[name]
+        again = CreateView(name, old.sql, parse_query(old.sql), False, True, old.refresh)
+        try:
+            found.append(define(spark, Names(names.tables, known), again))
+        except SqlError as error:
+            message = f"view {name!r} reads {wanted.name!r} and does not fit its new definition: {error}"
+            raise SqlError(message=f"{message}; nothing was changed", view=name) from error
+    return found
+
+
+def _over(views: Mapping[str, ViewDef], name: str) -> list[str]:
+    """The views over a view, directly or not, each after those it reads."""
+    found: list[str] = []
+
+    def visit(below: str) -> None:
+        for view in views.values():
+            if below in view.uses:
+                if view.name in found:
+                    found.remove(view.name)
+                found.append(view.name)
+                visit(view.name)
+
+    visit(name)
+    return found

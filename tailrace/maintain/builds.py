@@ -1,0 +1,126 @@
+"""Views that are being built, chunk by chunk, one epoch each.
+
+    build:<name>     what is built, with which states, by whom; or why it failed
+    loaded:<name>    how far it has come: bounds of the part of the tables, rows
+
+The bounds move in the same transaction that commits the epoch of their chunk, so a chunk is taken in exactly
+once, whoever runs the epoch: a build that its process left is continued by the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from tailrace.maintain.compile import ViewSink
+from tailrace.plan.arrangements import arrangements
+from tailrace.plan.nodes import Node
+from tailrace.source.parts import EVERYTHING, Bounds, bounds_from_json, bounds_to_json
+from tailrace.store.base import Store
+from tailrace.store.pins import alive
+
+PREFIX = "build:"
+CHUNK = 200_000  # rows of tables that one epoch of a build takes in; views over fewer are built in one go
+
+
+class Load(NamedTuple):
+    """A chunk: the build it belongs to, the bounds after it, and the rows it brings."""
+
+    build: str
+    coming: Bounds
+    rows: int
+
+    def to_json(self) -> Any:
+        return [self.build, bounds_to_json(self.coming), self.rows]
+
+    @classmethod
+    def from_json(cls, value: Any) -> Load:
+        build, coming, rows = value
+        return cls(build, bounds_from_json(coming), rows)
+
+
+@dataclass(frozen=True)
+class Build:
+    """Views half built: their plans and private states, the tables in the order they are taken in, and how far."""
+
+    name: str
+    views: tuple[ViewSink, ...]
+    states: Mapping[str, int]
+    tables: tuple[int, ...]
+    loaded: Bounds
+    rows: int
+    total: int
+
+    @property
+    def begun(self) -> bool:
+        return bool(self.loaded)
+
+    @property
+    def complete(self) -> bool:
+        return all(set(self.loaded.get(table, ("",))) == {EVERYTHING} for table in self.tables)
+
+    def holds(self, table: int) -> bool:
+        """Whether some of a table has come in, so that its log matters."""
+        return any(self.loaded.get(table, ()))
+
+
+def in_chunks(root: Node) -> bool:
+    """Whether a plan may be fed chunk by chunk.
+
+    Not with operators that compute whole groups again: each chunk would do so for most groups, and what they
+    answered in between may differ in the last bits from what a shared state holds.
+    """
+    return all(a.kind != "outputs" for _, kept in arrangements(root) for a in kept)
+
+
+def progress(store: Store, name: str) -> tuple[Bounds, int]:
+    """How far a build has come: its bounds and rows."""
+    found = store.document(f"loaded:{name}") or {"bounds": {}, "rows": 0}
+    return bounds_from_json(found["bounds"]), found["rows"]
+
+
+def current(store: Store, listed: Sequence[Build]) -> list[Build]:
+    """Builds as far as they are now, without those that were given up."""
+    found = []
+    for build in listed:
+        document = store.document(f"{PREFIX}{build.name}")
+        if document is not None and not document["failed"]:
+            loaded, rows = progress(store, build.name)
+            found.append(replace(build, loaded=loaded, rows=rows))
+    return found
+
+
+def moved(build: Build, load: Load) -> dict[str, Any]:
+    """The document that moves a build's bounds past a chunk."""
+    return {f"loaded:{build.name}": {"bounds": bounds_to_json(load.coming), "rows": build.rows + load.rows}}
+
+
+def failed(store: Store, name: str, reason: str) -> None:
+    """Give a build up: its states become leftovers, and it stays visible with the reason."""
+    found = store.document(f"{PREFIX}{name}")
+    states = [*(v["state"] for v in found["views"]), *found["states"].values()]
+    store.change_documents(
+        {
+            f"{PREFIX}{name}": {**found, "failed": reason, "owner": None, "states": {}},
+            f"loaded:{name}": None,
+            "dropping": [*(store.document("dropping") or []), *([state, 0] for state in states)],
+        }
+    )
+
+
+def owner() -> dict[str, Any]:
+    return {"pid": os.getpid(), "host": socket.gethostname()}
+
+
+def owned(found: Mapping[str, Any]) -> bool:
+    """Whether the process that builds is alive, as far as can be told."""
+    by = found["owner"]
+    return by is not None and (by["host"] != socket.gethostname() or alive(by["pid"]))
+
+
+def order(tables: Sequence[int], rows: Mapping[int, int]) -> tuple[int, ...]:
+    """Small tables first: what is joined to the large ones is there when these come."""
+    return tuple(sorted(tables, key=lambda t: (rows[t], t)))

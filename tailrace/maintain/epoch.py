@@ -1,0 +1,96 @@
+"""Epochs as plain data: what is maintained, what one is to do, and what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tailrace.maintain.builds import Build, Load
+from tailrace.maintain.compile import ViewSink
+from tailrace.maintain.recompute import Chosen
+from tailrace.plan.arrangements import fingerprints
+from tailrace.plan.refresh import Way
+from tailrace.store.base import Cut, Store, TableDef
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The epoch readers see, and the cut it stands for."""
+
+    epoch: int
+    cut: Cut
+    at: float
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What a refresh did. `operations` is 0 and `number` the last one's when there was nothing to do.
+
+    `refreshed` says of each view that may be recomputed, and had something to do, what was done and why.
+    """
+
+    number: int
+    operations: int
+    seconds: float
+    view_rows: int
+    cut: Cut
+    views: int
+    refreshed: Mapping[str, Way] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Operations per second."""
+        return self.operations / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """All that is maintained: tables by id, views, and the number of every state by its fingerprint.
+
+    `views` go by deltas always; for those in `chosen` each epoch decides; `builds` are on their way.
+    """
+
+    tables: Mapping[int, TableDef]
+    views: Sequence[ViewSink]
+    states: Mapping[str, int]
+    chosen: Sequence[Chosen] = ()
+    builds: Sequence[Build] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.views) + len(self.chosen)
+
+    def states_of(self, views: Sequence[ViewSink]) -> frozenset[int]:
+        """The states that these views keep, their own rows not among them."""
+        return frozenset(self.states[p] for view in views for p in fingerprints(view.root))
+
+
+class Intent(NamedTuple):
+    """An epoch that is begun: its end, how views with a choice are refreshed, and the chunk that a build takes in.
+
+    Written down, it stays so however often the epoch is tried.
+    """
+
+    epoch: int
+    end: Cut
+    ways: dict[str, Way]
+    load: Load | None
+
+    def to_json(self) -> Any:
+        ways = {name: [way.taken, way.reason] for name, way in self.ways.items()}
+        load = None if self.load is None else self.load.to_json()
+        return {"epoch": self.epoch, "end": [self.end.transaction, self.end.offsets], "ways": ways, "load": load}
+
+    @classmethod
+    def from_json(cls, found: Any) -> Intent:
+        ways = {name: Way(*way) for name, way in found["ways"].items()}
+        load = Load.from_json(found["load"]) if found["load"] else None
+        return cls(found["epoch"], Cut.from_json(found["end"]), ways, load)
+
+
+def committed(store: Store) -> Committed:
+    found = store.document("committed")
+    if found is None:
+        return Committed(0, Cut(0, (0,) * store.nodes), 0.0)
+    return Committed(found["epoch"], Cut.from_json(found["cut"]), found["at"])

@@ -1,0 +1,46 @@
+"""The catalog as epochs see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tailrace.maintain.builds import Build
+from tailrace.maintain.compile import ViewSink
+from tailrace.maintain.epochs import Maintained
+from tailrace.maintain.recompute import Chosen
+from tailrace.views.catalog import Catalog, Making, ViewDef
+
+
+def maintained(catalog: Catalog) -> Maintained:
+    """All tables, views and states."""
+    views = list(catalog.views.values())
+    always = [_sink(v) for v in views if v.refresh == "incremental"]
+    tables = {t.id: t for t in catalog.tables.values()}
+    decided = [chosen(catalog, v) for v in views if v.refresh != "incremental"]
+    under_way = [build_of(m) for m in catalog.making.values() if not m.failed]
+    return Maintained(tables, [s for s in always if s is not None], catalog.states, decided, under_way)
+
+
+def build_of(making: Making) -> Build:
+    """A build as epochs carry it along."""
+    sinks = tuple(s for v in making.draft.views if (s := _sink(v)) is not None)
+    return Build(making.name, sinks, making.draft.states, making.tables, making.loaded, making.rows, making.total)
+
+
+def _sink(view: ViewDef) -> ViewSink | None:
+    return None if view.plan is None else ViewSink(view.state, view.plan, view.place)
+
+
+def chosen(catalog: Catalog, view: ViewDef, others: Sequence[ViewDef] = ()) -> Chosen:
+    """A view with its query and, unless it is always recomputed, its plan."""
+    return Chosen(
+        view.name,
+        view.state,
+        view.tables,
+        catalog.query(view, others),
+        view.columns,
+        view.key,
+        view.place,
+        _sink(view),
+        view.reason,
+    )
