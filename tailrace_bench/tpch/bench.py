@@ -1,12 +1,13 @@
 """TPC-H: the epoch that follows a change of 0.1% of all orders, beside Spark's recomputation of the same texts.
 
-    recomputed   every text by Spark over Parquet files of the tables, in rounds over all of them
-    alone        each query as the only view of the store: create, epochs, compare with Spark's answer, drop
-    together     all of them as views of one store, in one epoch; compared with Spark over the changed tables
+    alone        each query as the only view of the store: create it, epochs, recomputations, drop it
+    together     all of them as views of one store: epochs, and rounds in which all are recomputed
 
-Half of the orders of an epoch are new (RF1), half are deleted (RF2), with their lineitems. A query's epochs are
-undone by its later ones, so that each query starts from the same tables, those in the files. Both sides are
-warm: the first rounds do not count. All is done in one run of one Spark.
+Half of the orders of an epoch are new (RF1), half are deleted (RF2), with their lineitems. Later epochs undo what
+earlier ones did, so that in the end the tables hold again what is in the Parquet files that Spark recomputes
+from. Both sides are warm: the first rounds do not count. All is done in one run of one Spark, and what is set
+in relation is measured right after one another.
+Views are compared with Spark's answers in the end, and when all are together also while the tables are changed.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from __future__ import annotations
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 import tailrace as tr
 from tailrace.commands import output
@@ -34,25 +37,35 @@ from tailrace_bench.tpch.queries import Query, queries
 Figures = dict[str, Any]
 SHARE = 0.001  # of the orders, changed in an epoch
 WARM = 2  # rounds that do not count
-ROUNDS = 3  # that do
+ROUNDS = 3  # recomputations that do
 CHANGED = frozenset({"orders", "lineitem"})
 
 
-@dataclass
-class Epochs:
-    """What was measured of a run of epochs."""
+class Measured(NamedTuple):
+    """An epoch, and the writing before it."""
 
-    seconds: list[float] = field(default_factory=list)
-    writing: list[float] = field(default_factory=list)
-    operations: list[int] = field(default_factory=list)
-    view_rows: list[int] = field(default_factory=list)
+    seconds: float
+    writing: float
+    operations: int
+    view_rows: int
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """Epochs one after another, the first ones to get warm."""
+
+    measured: list[Measured]
+
+    def __add__(self, later: Epochs) -> Epochs:
+        return Epochs(self.measured + later.measured)
 
     def figures(self) -> Figures:
+        counted = self.measured[WARM:]
         return {
-            "epoch_seconds": spread(self.seconds[WARM:]),
-            "write_seconds": spread(self.writing[WARM:]),
-            "operations": round(statistics.median(self.operations[WARM:])),
-            "view_rows": self.view_rows[WARM:],
+            "epoch_seconds": spread([m.seconds for m in counted]),
+            "write_seconds": spread([m.writing for m in counted]),
+            "operations": round(statistics.median(m.operations for m in counted)),
+            "view_rows": [m.view_rows for m in counted],
         }
 
 
@@ -60,8 +73,7 @@ def tpch(scale: float) -> Figures:
     """All 22 queries at a scale factor, each alone and all together."""
     with _loaded(scale) as (db, files, place, loaded):
         bench = Bench(db, files, place, scale)
-        recomputed = bench.recomputed()
-        alone = bench.alone(recomputed)
+        alone = {query.name: figures for query in bench.queries if (figures := bench.alone(query))}
         figures = {
             "rows": loaded[1],
             "load_seconds": round(loaded[0], 2),
@@ -70,7 +82,7 @@ def tpch(scale: float) -> Figures:
             "spark": bench.settings(),
             "queries": alone,
             "medians": _medians(alone),
-            "together": bench.together(recomputed, alone),
+            "together": bench.together(alone),
             "refused": bench.refused,
             "wrong": bench.wrong,
         }
@@ -94,7 +106,7 @@ class Bench:
     """The steps. `refused` are queries that could not be made views, `wrong` those that were not right."""
 
     def __init__(self, db: tr.Database, files: dict[str, Path], place: Path, scale: float) -> None:
-        self._db, self._queries = db, queries(scale)
+        self._db, self._files, self.queries = db, files, queries(scale)
         self._changes = Changes(db, files)
         self.half = max(1, round(self._changes.orders * SHARE / 2))
         self._oracle = Oracle(db.spark, place)
@@ -107,56 +119,48 @@ class Bench:
         known = {name: self._db.spark.conf.get(name) for name in ("spark.master", "spark.driver.memory")}
         return {**known, "recomputing": self._oracle.settings}
 
-    def recomputed(self) -> dict[str, list[float]]:
-        """Seconds in which Spark answers each query, in each round."""
-        seconds: dict[str, list[float]] = {query.name: [] for query in self._queries}
-        for number in range(WARM + ROUNDS):
-            _say(f"  recomputing, round {number + 1}")
-            for query in self._queries:
-                seconds[query.name].append(timed(partial(self._oracle.answer, query))[0])
-        return {name: taken[WARM:] for name, taken in seconds.items()}
+    def alone(self, query: Query) -> Figures | None:
+        """A query as the only view; None if it was refused."""
+        _say(f"  {query.name} alone")
+        building = self._create(query)
+        if building is None:
+            return None
+        there, back = self._there_and_back()
+        epoch = self._epochs(there + back).figures()
+        touched = bool(query.tables & CHANGED)
+        again = self._recomputed([query])
+        rows = self._db.view(query.name).scan().num_rows
+        self._db.drop(query.name)
+        return {
+            "tables": sorted(query.tables),
+            "needs": query.needs,
+            "touched": touched,
+            "rows": rows,
+            "build_seconds": round(building, 3),
+            **epoch,
+            "recompute_seconds": again,
+            "ratio": round(again["median"] / epoch["epoch_seconds"]["median"], 2) if touched else None,
+        }
 
-    def alone(self, recomputed: dict[str, list[float]]) -> dict[str, Figures]:
-        """Each query as the only view."""
-        figures = {}
-        for query in self._queries:
-            _say(f"  {query.name} alone")
-            building = self._create(query)
-            if building is None:
-                continue
-            measured = self._epochs(self._there_and_back())
-            found = self._db.view(query.name).scan()
-            self._compare(query)
-            self._db.drop(query.name)
-            epoch = measured.figures()
-            figures[query.name] = {
-                "tables": sorted(query.tables),
-                "needs": query.needs,
-                "touched": bool(query.tables & CHANGED),
-                "rows": found.num_rows,
-                "build_seconds": round(building, 3),
-                **epoch,
-                "recompute_seconds": (again := spread(recomputed[query.name])),
-                "ratio": round(again["median"] / epoch["epoch_seconds"]["median"], 2),
-            }
-        return figures
-
-    def together(self, recomputed: dict[str, list[float]], alone: dict[str, Figures]) -> Figures:
+    def together(self, alone: dict[str, Figures]) -> Figures:
         """All queries that could be views, in one store, in one epoch."""
         _say("  all together")
-        asked = [query for query in self._queries if query.name in alone]
+        asked = [query for query in self.queries if query.name in alone]
         building = sum(self._create(query) or 0.0 for query in asked)
-        epoch = self._epochs([self._changed() for _ in range(WARM + ROUNDS)]).figures()
+        there, back = self._there_and_back()
+        measured = self._epochs(there)
         self._oracle.snapshot(self._db, sorted(CHANGED))
         for query in asked:
-            self._compare(query)
-        rounds = [sum(recomputed[q.name][number] for q in asked) for number in range(ROUNDS)]
-        summed = sum(alone[q.name]["epoch_seconds"]["median"] for q in asked)
+            self._compare(query, self._oracle.answer(query))
+        self._oracle.read(self._files)
+        epoch = (measured + self._epochs(back)).figures()
+        again = self._recomputed(asked)
+        summed = sum(alone[query.name]["epoch_seconds"]["median"] for query in asked)
         return {
             "views": len(asked),
             "build_seconds": round(building, 3),
             **epoch,
-            "recompute_seconds": (again := spread(rounds)),
+            "recompute_seconds": again,
             "ratio": round(again["median"] / epoch["epoch_seconds"]["median"], 2),
             "alone_seconds": round(summed, 4),
             "of_alone": round(epoch["epoch_seconds"]["median"] / summed, 3),
@@ -171,38 +175,45 @@ class Bench:
             _say(f"    refused: {error}")
             return None
 
-    def _compare(self, query: Query) -> None:
-        found = difference(query, self._db.view(query.name).scan(), self._oracle.answer(query))
+    def _recomputed(self, asked: Sequence[Query]) -> Figures:
+        """Seconds in which Spark answers all of these; the first answers are compared with the views."""
+        rounds = []
+        for number in range(WARM + ROUNDS):
+            seconds = 0.0
+            for query in asked:
+                taken, answer = timed(partial(self._oracle.answer, query))
+                seconds += taken
+                if number == 0:
+                    self._compare(query, answer)
+            rounds.append(seconds)
+        return spread(rounds[WARM:])
+
+    def _compare(self, query: Query, answer: pa.Table) -> None:
+        found = difference(query, self._db.view(query.name).scan(), answer)
         if found:
             self.wrong[query.name] = found
             _say(f"    wrong: {found}")
 
     # epochs
 
-    def _changed(self) -> Callable[[], int]:
-        return lambda: self._changes.rf1(self.half) + self._changes.rf2(self.half)
-
-    def _there_and_back(self) -> list[Callable[[], int]]:
-        """As many changes as there are warm rounds, and one, then their opposites: the tables are as before."""
+    def _there_and_back(self) -> tuple[list[Callable[[], int]], list[Callable[[], int]]]:
+        """As many changes as there are warm rounds, and one; and their opposites: the tables are then as before."""
         times = WARM + 1
         fresh = [self._changes.fresh(self.half) for _ in range(times)]
         pairs = list(zip(fresh, self._changes.picks(self.half, times), strict=True))
-        return [self._swapped(new, old) for new, old in pairs] + [self._swapped(old, new) for new, old in pairs]
+        return [self._swapped(new, old) for new, old in pairs], [self._swapped(old, new) for new, old in pairs]
 
     def _swapped(self, come: Orders, go: Orders) -> Callable[[], int]:
         return lambda: self._changes.insert(come) + self._changes.delete(go)
 
-    def _epochs(self, changes: list[Callable[[], int]]) -> Epochs:
+    def _epochs(self, changes: Sequence[Callable[[], int]]) -> Epochs:
         """An epoch after each of these changes."""
-        measured = Epochs()
+        measured = []
         for change in changes:
             writing, operations = timed(change)
             seconds, epoch = timed(self._db.refresh)
-            measured.writing.append(writing)
-            measured.operations.append(operations)
-            measured.seconds.append(seconds)
-            measured.view_rows.append(epoch.view_rows)
-        return measured
+            measured.append(Measured(seconds, writing, operations, epoch.view_rows))
+        return Epochs(measured)
 
 
 def _medians(alone: dict[str, Figures]) -> Figures:
@@ -232,7 +243,7 @@ def _show(figures: Figures) -> None:
             f"{found['epoch_seconds']['median']:.3f}",
             f"{round(statistics.median(found['view_rows'])):,}",
             f"{found['recompute_seconds']['median']:.3f}",
-            f"{found['ratio']:.1f}",
+            f"{found['ratio']:.1f}" if found["touched"] else "",
         )
         for name, found in listed.items()
     ]
