@@ -24,7 +24,7 @@ class Compared:
     """A store with the tables, the views that could be made, and Spark's answers to compare them with."""
 
     def __init__(self, db: tr.Database, files: dict[str, Path], place: Path) -> None:
-        self.db, self.changes = db, Changes(db, files, seed=22, aimed=0.2)
+        self.db, self.changes = db, Changes(db, files, seed=22, aimed=0.3)
         self.refused: dict[str, str] = {}
         self.queries: list[Query] = []
         for query in queries(SCALE):
@@ -74,7 +74,7 @@ def refunds(changes: Changes) -> None:
 
 def people(changes: Changes) -> None:
     changes.customers(150)
-    changes.suppliers(20)
+    changes.suppliers(40)
 
 
 def goods(changes: Changes) -> None:

@@ -21,6 +21,20 @@ import tailrace as tr
 from tailrace_bench.tpch.fresh import COMPLAINT, PRIORITIES, Numbers, Orders, Stock, fresh_orders
 
 _COMMENTS = 50_000  # how many of each kind are remembered
+_BRAZIL, _CANADA, _FRANCE, _GERMANY, _SAUDI_ARABIA = 2, 3, 6, 7, 20
+_SOUGHT: dict[str, list[dict[str, Any]]] = {  # what queries look for in rows that updates are aimed with
+    "supplier": [
+        {"s_comment": COMPLAINT},
+        *({"s_nationkey": nation} for nation in (_BRAZIL, _CANADA, _FRANCE, _GERMANY, _SAUDI_ARABIA)),
+    ],
+    "part": [
+        {"p_type": "LARGE BURNISHED BRASS", "p_size": 15},
+        {"p_type": "ECONOMY ANODIZED STEEL"},
+        {"p_brand": "Brand#23", "p_container": "MED BOX"},
+        {"p_brand": "Brand#12", "p_container": "SM BOX", "p_size": 3},
+        {"p_name": "forest green lace plum khaki"},
+    ],
+}
 _GAP = 8  # dbgen uses the first 8 keys of every 32 and leaves the others to new orders
 
 
@@ -46,6 +60,7 @@ class Changes:
             suppliers=self._suppliers.num_rows,
             parts=self._parts.num_rows,
             wanted_parts=self._wanted,
+            wanted_suppliers=_wanted_suppliers(self._suppliers),
             order_comments=_comments(files["orders"], "o_comment"),
             item_comments=_comments(files["lineitem"], "l_comment"),
         )
@@ -153,23 +168,16 @@ class Changes:
         """Let random rows of a table take on columns of others of its rows, and a new balance if they have one."""
         key, balance = table.column_names[0], next((c for c in table.column_names if c.endswith("acctbal")), None)
         at = self._rng.choice(table.num_rows, min(count, table.num_rows), replace=False)
-        others = table.select(columns).take(self._others(name, len(at))).to_pylist()
+        others = table.select(columns).take(self._rng.integers(0, table.num_rows, len(at))).to_pylist()
         rows: list[dict[str, Any]] = []
         for own, other in zip(table[key].take(at).to_pylist(), others, strict=True):
             row = {key: own, **other}
             if balance:
                 row[balance] = self._money(-99_999, 1_000_000)
-            if name == "supplier" and self._rng.random() < self._aimed:
-                row["s_comment"] = COMPLAINT
+            if name in _SOUGHT and self._rng.random() < self._aimed:
+                row |= _SOUGHT[name][self._rng.integers(len(_SOUGHT[name]))]
             rows.append(row)
         return self._db.table(name).update_many(rows).operations
-
-    def _others(self, name: str, count: int) -> Numbers:
-        """Positions of rows to take values from; keys of parts are positions + 1."""
-        others = self._rng.integers(0, getattr(self._stock, f"{name}s"), count)
-        if name != "part":
-            return others
-        return np.where(self._rng.random(count) < self._aimed, self._rng.choice(self._wanted, count) - 1, others)
 
     def _some_orders(self, count: int) -> list[int]:
         keys: list[int] = self._keys[self._rng.choice(self.orders, count, replace=False)].tolist()
@@ -193,14 +201,24 @@ def _comments(file: Path, column: str) -> list[str]:
 
 
 def _wanted_parts(parts: pa.Table) -> Numbers:
-    """Keys of the parts that queries 2, 8, 17, 19 and 20 look for."""
-    brass = pc.and_(pc.ends_with(parts["p_type"], "BRASS"), pc.equal(parts["p_size"], 15))
-    boxes = pc.and_(_in(parts["p_brand"], "Brand#12", "Brand#23", "Brand#34"), pc.less_equal(parts["p_size"], 5))
-    of_17 = pc.and_(_in(parts["p_brand"], "Brand#23"), _in(parts["p_container"], "MED BOX"))
-    found = pc.or_(pc.starts_with(parts["p_name"], "forest"), _in(parts["p_type"], "ECONOMY ANODIZED STEEL"))
-    for more in (brass, boxes, of_17):
-        found = pc.or_(found, more)
-    return np.asarray(parts["p_partkey"].filter(found).to_numpy())
+    """Keys of the parts that queries 2, 8, 17, 19 and 20 look for, about as many for each: few keys come repeatedly."""
+    brand, type_, size = parts["p_brand"], parts["p_type"], parts["p_size"]
+    asked = [
+        pc.and_(pc.ends_with(type_, "BRASS"), pc.equal(size, 15)),
+        _in(type_, "ECONOMY ANODIZED STEEL"),
+        pc.and_(_in(brand, "Brand#23"), _in(parts["p_container"], "MED BOX")),
+        pc.and_(_in(brand, "Brand#12", "Brand#23", "Brand#34"), pc.less_equal(size, 5)),
+        pc.starts_with(parts["p_name"], "forest"),
+    ]
+    found = [keys for which in asked if len(keys := parts["p_partkey"].filter(which).to_numpy())]
+    most = max(map(len, found), default=0)
+    return np.concatenate([np.resize(keys, most) for keys in found]) if found else parts["p_partkey"].to_numpy()
+
+
+def _wanted_suppliers(suppliers: pa.Table) -> Numbers:
+    """Keys of the suppliers that query 21 looks for, those of SAUDI ARABIA, if there are any."""
+    found = suppliers["s_suppkey"].filter(pc.equal(suppliers["s_nationkey"], _SAUDI_ARABIA)).to_numpy()
+    return np.asarray(found if len(found) else suppliers["s_suppkey"].to_numpy())
 
 
 def _in(column: pa.ChunkedArray, *values: str) -> pa.ChunkedArray:

@@ -34,18 +34,23 @@ class Orders:
 
 @dataclass(frozen=True)
 class Stock:
-    """What new orders may name: how many customers and suppliers, parts that queries ask for, comments."""
+    """What new orders may name: customers, suppliers and parts, those that queries ask for, comments."""
 
     customers: int
     suppliers: int
     parts: int
     wanted_parts: Numbers
+    wanted_suppliers: Numbers
     order_comments: Sequence[str]
     item_comments: Sequence[str]
 
 
 def fresh_orders(rng: np.random.Generator, stock: Stock, keys: Numbers, aimed: float = 0.0) -> Orders:
-    """One order under each key. A share of them, and of their lineitems, is `aimed` at what the queries look for."""
+    """One order under each key. A share of them, and of their lineitems, is `aimed` at what the queries look for.
+
+    Such an order is large and comes in time, but for what one supplier sends; its customer may be one that else
+    orders nothing. Such a lineitem is of a part that queries ask for, and half of them are of few pieces.
+    """
     count = len(keys)
     at_queries = rng.random(count) < aimed
     customers = rng.integers(1, stock.customers + 1, count)
@@ -79,7 +84,7 @@ def _items(
     stock: Stock,
     keys: Numbers,
     ordered: Numbers,
-    of_large_order: np.ndarray[Any, np.dtype[np.bool_]],
+    of_aimed_order: np.ndarray[Any, np.dtype[np.bool_]],
     aimed: float,
     numbers: Numbers,
 ) -> tuple[pa.Table, np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.bool_]]]:
@@ -88,11 +93,18 @@ def _items(
     at_queries = rng.random(count) < aimed
     parts = rng.integers(1, stock.parts + 1, count)
     parts = np.where(at_queries, rng.choice(stock.wanted_parts, count), parts)
-    quantity = np.where(of_large_order, rng.integers(40, 51, count), rng.integers(1, 51, count))
+    late = of_aimed_order & (numbers == 1)
+    which = np.where(late, 0, rng.integers(0, 4, count))
+    parts = np.where(late, _parts_of(rng, stock, count), parts)
+    few = at_queries & (rng.random(count) < 0.5)
+    quantity = np.where(few, rng.integers(1, 4, count), rng.integers(1, 51, count))
+    quantity = np.where(of_aimed_order, rng.integers(40, 51, count), quantity)
     price = quantity * (90_000 + (parts // 10) % 20_001 + 100 * (parts % 1_000))
     discount, tax = rng.integers(0, 11, count), rng.integers(0, 9, count)
     shipped = ordered + rng.integers(1, 122, count)
     received = shipped + rng.integers(1, 31, count)
+    committed = ordered + rng.integers(30, 91, count)
+    committed = np.where(of_aimed_order, received + np.where(late, -1, 1), committed)
     modes, instructions = _some(rng, _MODES, count), _some(rng, _INSTRUCTIONS, count)
     modes[at_queries], instructions[at_queries] = "AIR", "DELIVER IN PERSON"
     returned = np.where(rng.random(count) < 0.5, "R", "A")
@@ -101,7 +113,7 @@ def _items(
             "l_orderkey": keys,
             "l_linenumber": pa.array(numbers.astype(np.int32)),
             "l_partkey": parts,
-            "l_suppkey": supplier_of(parts, rng.integers(0, 4, count), stock.suppliers),
+            "l_suppkey": _supplier_of(parts, which, stock.suppliers),
             "l_quantity": cents(quantity * 100),
             "l_extendedprice": cents(price),
             "l_discount": cents(discount),
@@ -109,7 +121,7 @@ def _items(
             "l_returnflag": _strings(np.where(received <= _TODAY, returned, "N")),
             "l_linestatus": _strings(np.where(shipped > _TODAY, "O", "F")),
             "l_shipdate": _days(shipped),
-            "l_commitdate": _days(ordered + rng.integers(30, 91, count)),
+            "l_commitdate": _days(committed),
             "l_receiptdate": _days(received),
             "l_shipinstruct": _strings(instructions),
             "l_shipmode": _strings(modes),
@@ -119,9 +131,15 @@ def _items(
     return items, price * (100 - discount) * (100 + tax) / 10_000, shipped > _TODAY
 
 
-def supplier_of(parts: Numbers, which: Numbers, suppliers: int) -> Numbers:
+def _supplier_of(parts: Numbers, which: Numbers, suppliers: int) -> Numbers:
     """One of the four suppliers of each part, as in table partsupp."""
     return (parts + which * (suppliers // 4 + (parts - 1) // suppliers)) % suppliers + 1
+
+
+def _parts_of(rng: np.random.Generator, stock: Stock, count: int) -> Numbers:
+    """Parts whose first supplier is a wanted one."""
+    times = rng.integers(1, stock.parts // stock.suppliers, count)
+    return rng.choice(stock.wanted_suppliers, count) - 1 + times * stock.suppliers
 
 
 def cents(values: Numbers) -> pa.Array:
