@@ -77,7 +77,7 @@ class Writer:
         """
         found = []
         for number in range(count):
-            some = self._rng.sample(self._tables, 1) if number == 0 else self._tables
+            some = self._rng.sample(self._tables, 1) if number == 0 and self._rng.random() < 0.4 else self._tables
             steps = self._rng.choice([1, 1, 2, 4])
             if number == count - 2:
                 operations = [self._clear(t) for t in some]

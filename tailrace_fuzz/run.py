@@ -22,6 +22,7 @@ from tailrace_fuzz.model import Model, differences
 from tailrace_fuzz.scenarios import Scenario, View
 
 # Rows are few and plans many: compiling each plan would take most of the time.
+_ENGINE = ()
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -95,7 +96,7 @@ class Player:
     def __init__(self, spark: SparkSession, path: Path, scenario: Scenario) -> None:
         self._scenario, self.outcome = scenario, Outcome()
         self._db = tr.open(path, spark=spark, map_size=1 << 28, durable=False)
-        for name in ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode"):
+        for name in ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode", *_ENGINE):
             self._db.spark.conf.set(name, _INTERPRETED[name])
         for table in scenario.tables:
             self._db.sql(table.ddl)

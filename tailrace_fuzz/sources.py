@@ -77,7 +77,7 @@ class Sources:
     def clause(self, depth: int, named: Named) -> Source:
         """One source, or a join of some, perhaps with a LATERAL VIEW."""
         source = self.factor(depth, named)
-        for chance in (0.55, 0.35, 0.2):
+        for chance in (0.5, 0.25, 0.15):
             if self._rng.random() > chance or source.size > LARGEST // 4:
                 break
             source = self._joined(source, self.factor(depth - 1, named))
@@ -164,7 +164,7 @@ class Sources:
             for a, b in self._rng.sample(alike, 1 if self._rng.random() < 0.75 else min(2, len(alike))):
                 parts.append(f"{a.sql} {'<=>' if self._rng.random() < 0.1 else '='} {b.sql}")
         by_key = bool(parts)
-        if not by_key or self._features.on(self._rng, "residual", 0.3):
+        if not by_key or self._features.on(self._rng, "residual", 0.2):
             parts.append(self._residual(left, right, pairs))
         return " AND ".join(parts), by_key
 
