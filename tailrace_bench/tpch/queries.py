@@ -39,14 +39,14 @@ class Query:
         return frozenset({table.name for table in tree.find_all(exp.Table)} - named)
 
     @cached_property
-    def order(self) -> list[tuple[str, bool]]:
-        """The columns of its ORDER BY, and whether each is descending."""
+    def order(self) -> list[str]:
+        """The columns of its ORDER BY."""
         order = parse_one(self.sql, read="spark").args.get("order")
-        return [(o.this.name, bool(o.args.get("desc"))) for o in order.expressions] if order else []
+        return [o.this.name for o in order.expressions] if order else []
 
     def create(self, db: tr.Database) -> None:
-        """Make it a view of its name."""
-        db.sql(f"CREATE MATERIALIZED VIEW {self.name} AS {self.sql}")
+        """Make it a view of its name that is never computed anew."""
+        db.sql(f"CREATE MATERIALIZED VIEW {self.name} WITH (refresh = 'incremental') AS {self.sql}")
 
 
 def queries(scale: float = 1.0) -> list[Query]:
