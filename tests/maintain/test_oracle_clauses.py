@@ -171,13 +171,14 @@ def test_oracle_clauses(db: tr.Database, family: str) -> None:
     for number, sql in enumerate(FAMILIES[family]):
         db._epochs.small = ONE_TASK if number % 2 else ALL_SHARDS
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
-    for small in (ONE_TASK, ALL_SHARDS, ONE_TASK):
+    for small in (ONE_TASK, ALL_SHARDS):
         for _ in range(rng.randrange(2, 12)):
             random_step(rng, model, rng.choice("aaacce"), 12)
         db._epochs.small = small
         db.refresh()
         model.check()
     empty(model)
+    db._epochs.small = ONE_TASK
     db.refresh()
     model.check()
 
@@ -185,7 +186,7 @@ def test_oracle_clauses(db: tr.Database, family: str) -> None:
 def test_views_of_empty_tables_and_first_rows(db: tr.Database) -> None:
     """What a clause gives over nothing: constants, the grand total, no row of a ROLLUP."""
     model = Model(db)
-    for number, sql in enumerate((*FAMILIES["grouping-sets"], *FAMILIES["constants"], *FAMILIES["pivot"][:3])):
+    for number, sql in enumerate((*FAMILIES["grouping-sets"][:6], *FAMILIES["constants"][:2], *FAMILIES["pivot"][:3])):
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
     model.check()
     model.put("a", [{"id": 1, **random_row(random.Random(1))}])
