@@ -10,7 +10,7 @@ export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check lint types bench soak clean
+.PHONY: help setup demo test check lint types bench fuzz soak clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -38,6 +38,9 @@ types: setup ## types, strictly
 
 bench: setup ## speed and memory, as JSON
 	@$(RUN) -m tailrace bench
+
+fuzz: setup ## 1000 random queries, compared with Spark after every epoch (FUZZ="--seed 7 ..." for others)
+	$(RUN) -m tailrace_fuzz --queries 1000 $(FUZZ)
 
 soak: setup ## the long tests
 	$(RUN) -m pytest -m soak

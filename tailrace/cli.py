@@ -24,16 +24,11 @@ _PANELS: dict[str, tuple[Callable[..., Any], ...]] = {
     "A store": (stores.init, stores.sql, stores.status, stores.explain),
     "Rows": (rows.put, rows.delete, rows.get, rows.scan, files.load),
     "Views": (epochs.refresh, epochs.run, epochs.verify),
-    "More": (shows.demo,),
+    "More": (shows.demo, shows.bench),
 }
 for _panel, _verbs in _PANELS.items():
     for _verb in _verbs:
-        app.command(cls=Verb, rich_help_panel=_panel, no_args_is_help=_verb is not shows.demo)(_verb)
-app.command(
-    cls=Verb,
-    rich_help_panel="More",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(shows.bench)
+        app.command(cls=Verb, rich_help_panel=_panel, no_args_is_help=_panel != "More")(_verb)
 
 
 def _version(wanted: bool) -> None:

@@ -12,10 +12,12 @@ from tailrace import types
 from tailrace.errors import SqlError, Unsupported
 from tailrace.maintain.typer import SparkTyper, reason
 from tailrace.plan import recomputable
-from tailrace.plan.build import build
+from tailrace.plan.build import Built, build_view
 from tailrace.plan.nodes import Node, Scan, walk
+from tailrace.plan.reuse import reuse
 from tailrace.plan.rewrites import rewrite
 from tailrace.plan.statements import CreateView, parse_query
+from tailrace.plan.typer import Types
 from tailrace.plan.zones import view_place
 from tailrace.source.session import session
 from tailrace.store.base import TableDef
@@ -39,7 +41,7 @@ class Names:
 def define(spark: SparkSession, names: Names, wanted: CreateView) -> ViewDef:
     """The definition of a view. What cannot be maintained by deltas is recomputed, if the policy lets it."""
     try:
-        root, columns, uses = _planned(spark, names, wanted)
+        (root, order), columns, uses = _planned(spark, names, wanted)
     except SqlError as error:
         if wanted.refresh == "incremental":
             raise
@@ -48,10 +50,13 @@ def define(spark: SparkSession, names: Names, wanted: CreateView) -> ViewDef:
     full = wanted.refresh == "full"
     place = recomputable.recomputed_place(columns, root.key) if full else view_place(root)
     said = ASKED if full else ""
-    return ViewDef(wanted.name, wanted.query_sql, root, columns, root.key, place, uses, tables, wanted.refresh, said)
+    kept = (wanted.refresh, said, order)
+    return ViewDef(wanted.name, wanted.query_sql, root, columns, root.key, place, uses, tables, *kept)
 
 
-def _planned(spark: SparkSession, names: Names, wanted: CreateView) -> tuple[Node, tuple[Column, ...], tuple[str, ...]]:
+def _planned(
+    spark: SparkSession, names: Names, wanted: CreateView
+) -> tuple[Built, tuple[Column, ...], tuple[str, ...]]:
     uses: set[str] = set()
 
     def relation(name: str) -> Node | None:
@@ -71,14 +76,16 @@ def _planned(spark: SparkSession, names: Names, wanted: CreateView) -> tuple[Nod
         return found
 
     typer = SparkTyper(spark)
-    root = rewrite(build(wanted.query, relation, typer), typer)
+    built = build_view(wanted.query, relation, typer)
+    planned_views = [v.plan for v in names.views.values() if v.plan is not None]
+    root = reuse(rewrite(built.node, typer), planned_views, Types(typer))
     columns = _analysed(spark, names, wanted.query_sql, tuple(uses))
     kinds, planned = [c.type for c in columns], [c.type for c in root.columns]
     if kinds != planned:
         raise Unsupported(construct="this query", reason=f"Spark types it {kinds}, the plan {planned}")
     for kind in kinds:
         types.arrow(kind)
-    return root, columns, tuple(sorted(uses))
+    return Built(root, built.order), columns, tuple(sorted(uses))
 
 
 def _recomputed(spark: SparkSession, names: Names, wanted: CreateView, error: SqlError) -> ViewDef:

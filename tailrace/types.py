@@ -62,8 +62,15 @@ def arrow(text: str) -> pa.DataType:
         return pa.map_(arrow(key), arrow(value))
     elif text.startswith("struct<") and text.endswith(">"):
         fields = [part.split(":", 1) for part in _split(text[7:-1])]
+        if len({field.strip() for field, _ in fields}) < len(fields):
+            raise Unsupported(construct=f"type {text}", reason="two of its fields have one name; name them apart")
         return pa.struct([pa.field(field.strip(), arrow(kind)) for field, kind in fields])
     raise Unsupported(construct=f"type {text.upper()}", reason="a table or view cannot store it")
+
+
+def fields_of(text: str) -> list[str]:
+    """What stands in the angle brackets: `["string", "int"]` of `map<string,int>`."""
+    return _split(text[text.index("<") + 1 : -1])
 
 
 def _split(text: str) -> list[str]:

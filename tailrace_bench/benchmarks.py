@@ -164,11 +164,3 @@ def _reads_while(db: tr.Database, work: Callable[[], Any], times: int) -> Figure
         "p99": round(percentile(latencies, 0.99), 4),
         "reads": len(latencies),
     }
-
-
-BENCHMARKS: dict[str, Callable[[float], Figures]] = {
-    "sums": sums,
-    "filters": filters,
-    "flat": flat,
-    "small": small,
-}

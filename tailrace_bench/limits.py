@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pyarrow as pa
 import tailrace as tr
 from tailrace.maintain.epochs import committed
 from tailrace.source.assignment import Assignment, hand_out
-from tailrace.source.frames import table_delta
+from tailrace.source.frames import frame
+from tailrace.source.reader import read_delta
+from tailrace.store.lmdb import attach
 from tailrace_bench.measure import timed
 
 
@@ -23,8 +26,13 @@ def scan_and_sum(db: tr.Database, table: str, column: str) -> float:
     done = committed(store)
     handed = hand_out(db.spark, Assignment(done.epoch + 1, 0, done.cut, store.newest_cut()))
     position = [c.name for c in definition.columns].index(column)
-    frame = table_delta(db.spark, db.path, store.nodes, definition, [position], handed, spread=True, net=False)
-    seconds, _ = timed(lambda: frame.selectExpr("sum(_0 * _weight)", "count(*)").collect())
+    path = db.path
+
+    def read(node: int) -> Iterator[pa.RecordBatch]:
+        return read_delta(attach(path), definition, [node], handed.take(), [position], net=False)
+
+    rows = frame(db.spark, store.nodes, read, f"_0 {definition.columns[position].type}, _weight tinyint")
+    seconds, _ = timed(lambda: rows.selectExpr("sum(_0 * _weight)", "count(*)").collect())
     return seconds
 
 

@@ -8,9 +8,12 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 import psutil
+
+import tailrace
 
 T = TypeVar("T")
 
@@ -19,8 +22,10 @@ def machine() -> dict[str, Any]:
     return {
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-        "python": platform.python_version(),
         "system": platform.system(),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("pyspark", "pyarrow", "lmdb")},
+        "tailrace": tailrace.__version__,
         "load": round(os.getloadavg()[0], 2),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,11 @@ BATCH = 50_000
 
 
 @contextlib.contextmanager
-def store() -> Iterator[tr.Database]:
-    """A durable store in a directory of its own, removed afterwards, with one table of operations."""
+def store(tables: Sequence[str] = ("ops",)) -> Iterator[tr.Database]:
+    """A durable store in a directory of its own, removed afterwards, with tables of operations."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as path, tr.open(f"{path}/store") as db:
-        db.sql("CREATE TABLE ops (id BIGINT PRIMARY KEY, grp BIGINT, amount BIGINT, other BIGINT)")
+        for name in tables:
+            db.sql(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, grp BIGINT, amount BIGINT, other BIGINT)")
         yield db
 
 
@@ -35,9 +36,9 @@ def rows(rng: np.random.Generator, ids: np.ndarray) -> pa.Table:
     )
 
 
-def operate(db: tr.Database, rng: np.random.Generator, operations: int, keys: int) -> int:
+def operate(db: tr.Database, rng: np.random.Generator, operations: int, keys: int, name: str = "ops") -> int:
     """Random operations on `keys` keys; how many there were (a delete of an absent row is none)."""
-    table, done = db.table("ops"), 0
+    table, done = db.table(name), 0
     size = min(BATCH, keys)
     while done < operations:
         chosen = rng.choice(keys, size=min(size, operations - done), replace=False)
@@ -47,7 +48,7 @@ def operate(db: tr.Database, rng: np.random.Generator, operations: int, keys: in
     return done
 
 
-def fill(db: tr.Database, rng: np.random.Generator, count: int) -> None:
+def fill(db: tr.Database, rng: np.random.Generator, count: int, name: str = "ops") -> None:
     """Insert `count` distinct rows."""
     for start in range(0, count, 4 * BATCH):
-        db.table("ops").put_many(rows(rng, np.arange(start, min(count, start + 4 * BATCH))))
+        db.table(name).put_many(rows(rng, np.arange(start, min(count, start + 4 * BATCH))))

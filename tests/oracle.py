@@ -1,98 +1,16 @@
-"""The oracle: a model of the tables in plain Python, and Spark's own answer to each view's SQL."""
+"""The oracle: a model of the tables in plain Python, Spark's own answer to each view's SQL, and random writes."""
 
 from __future__ import annotations
 
-import math
 import random
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
+from tailrace_fuzz.model import Model, Row, multiset, plain
 
-import tailrace as tr
-from tailrace.source.session import session
-from tailrace.types import schema
-
-Row = dict[str, Any]
-
-
-class Model:
-    """A database and what its tables ought to hold."""
-
-    def __init__(self, db: tr.Database) -> None:
-        self.db = db
-        self.tables: dict[str, dict[Any, Row]] = {name: {} for name in db.tables()}
-
-    def put(self, name: str, rows: list[Row]) -> None:
-        table = self.db.table(name)
-        table.put_many(rows)
-        for row in rows:
-            full = {c.name: row.get(c.name) for c in table.columns}
-            self.tables[name][tuple(full[k] for k in table.key)] = full
-
-    def update(self, name: str, row: Row) -> None:
-        table = self.db.table(name)
-        table.update(row)
-        self.tables[name][tuple(row[k] for k in table.key)].update(row)
-
-    def delete(self, name: str, keys: list[Any]) -> None:
-        self.db.table(name).delete_many(keys)
-        for key in keys:
-            self.tables[name].pop(key if isinstance(key, tuple) else (key,), None)
-
-    def check(self) -> None:
-        """Every table equals the model and every view equals Spark's answer over the model."""
-        spark = session(self.db.spark)
-        for name, rows in self.tables.items():
-            table = self.db.table(name)
-            arrow = pa.Table.from_pylist(list(rows.values()), schema=schema(table.columns))
-            assert multiset(table.scan()) == multiset(arrow), f"table {name}"
-            ddl = ", ".join(f"`{c.name}` {c.type}" for c in table.columns)
-            spark.createDataFrame(arrow, schema=ddl).createOrReplaceTempView(name)
-        pending = list(self.db.views())
-        while pending:  # a view over views comes after these
-            name = pending.pop(0)
-            view = self.db.view(name)
-            if any(used in pending for used in self.db._catalog.view(name).uses):
-                pending.append(name)
-                continue
-            answer = spark.sql(view.sql)
-            answer.createOrReplaceTempView(name)
-            assert_same(view.scan(), answer.toArrow(), f"view {name}: {view.sql}")
-
-
-def plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return "nan" if math.isnan(value) else value + 0.0
-    if isinstance(value, list):
-        return tuple(plain(v) for v in value)
-    if isinstance(value, dict):
-        return tuple(sorted((k, plain(v)) for k, v in value.items()))
-    return value
-
-
-def multiset(table: pa.Table) -> Counter[Any]:
-    return Counter(tuple(plain(v) for v in row.values()) for row in table.to_pylist())
-
-
-def alike(a: Any, b: Any) -> bool:
-    if isinstance(a, float) and isinstance(b, float):
-        return a == b or abs(a - b) <= 1e-9 * max(abs(a), abs(b))
-    return bool(a == b)
-
-
-def assert_same(found: pa.Table, expected: pa.Table, what: str) -> None:
-    missing, extra = multiset(expected) - multiset(found), multiset(found) - multiset(expected)
-    for row in list(missing.elements()):
-        partner = next((e for e in extra.elements() if all(map(alike, row, e))), None)
-        if partner is not None:
-            missing.subtract([row])
-            extra.subtract([partner])
-    missing, extra = +missing, +extra
-    assert (missing, extra) == (Counter(), Counter()), f"{what}\n missing {dict(missing)}\n extra {dict(extra)}"
+__all__ = ["WIDE", "Model", "Row", "either", "multiset", "plain", "random_row", "random_step"]
 
 
 def either(rng: random.Random, make: Callable[[], Any], nulls: float = 0.15) -> Any:

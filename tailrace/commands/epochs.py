@@ -128,6 +128,7 @@ def _report(report: Report, seconds: float) -> dict[str, Any]:
     return {
         "view": report.view,
         "ok": report.ok,
+        "by": report.by,
         "rows": report.rows,
         "missing": report.missing,
         "extra": report.extra,

@@ -141,7 +141,7 @@ def scan(
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
-    """Read the rows of a table or a view in the order of their keys: all, or a range.
+    """Read the rows of a table or a view, all or a range: by key, a view with ORDER BY as that says.
 
     Example:
       tailrace scan shop spend --limit 10

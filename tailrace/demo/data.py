@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from tailrace.errors import EnvironmentFault
@@ -30,12 +31,12 @@ TABLES = {
 }
 
 
-def generate(scale: float, directory: Path) -> dict[str, Path]:
+def generate(scale: float, directory: Path, tables: Iterable[str] = TABLES) -> dict[str, Path]:
     """The files of the tables at a scale, made unless they are there."""
-    files = {name: directory / f"{name}.parquet" for name in TABLES}
+    files = {name: directory / f"{name}.parquet" for name in tables}
     if not all(file.exists() for file in files.values()):
         directory.mkdir(parents=True, exist_ok=True)
-        wanted = [_generator(), "parquet", "-q", "--overwrite", "-s", str(scale), "-T", ",".join(TABLES)]
+        wanted = [_generator(), "parquet", "-q", "--overwrite", "-s", str(scale), "-T", ",".join(files)]
         made = subprocess.run([*wanted, "-o", str(directory)], capture_output=True, text=True)
         if made.returncode:
             raise EnvironmentFault(message=f"tpchgen-cli failed: {made.stderr.strip() or made.stdout.strip()}")
@@ -46,5 +47,5 @@ def _generator() -> str:
     beside = Path(sys.executable).parent / "tpchgen-cli"
     found = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
     if found is None:
-        raise EnvironmentFault(message="the demo needs tpchgen-cli: `pip install 'tailrace[tpch]'`")
+        raise EnvironmentFault(message="TPC-H data need tpchgen-cli: `pip install 'tailrace[tpch]'`")
     return found

@@ -9,6 +9,7 @@ one group, which is never dropped. The cost is the delta.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,8 +20,9 @@ import pyarrow.compute as pc
 from tailrace import types
 from tailrace.delta import WEIGHT, column, firsts, group_ids, sum_by
 from tailrace.maintain import exact, extremes
+from tailrace.maintain.before import Before, located
 from tailrace.maintain.extremes import Values
-from tailrace.maintain.stage import Before
+from tailrace.maintain.moments import Moments, moments
 from tailrace.store.base import Write
 from tailrace.store.clip import PART, clip
 from tailrace.store.keys import KeyCodec, normalise
@@ -32,14 +34,16 @@ from tailrace.types import Column
 class Accumulate:
     """The stage of an aggregate.
 
-    Input: group columns `_0..`, contributions `s0..` (numbers that are summed), doubles `f0..`, values
-    `x0..`, and `_weight`. Output: group columns, `n` (rows), the sums, and for the i-th values `lo`, `hi`, `d`.
+    Input: group columns `_0..`, contributions `s0..` (numbers that are summed), doubles `f0..` to be summed and `m0..`
+    whose spread is asked for, values `x0..`, and `_weight`. Output: group columns, `n` (rows), the sums, the spreads,
+    and for the i-th values `lo`, `hi`, `d`.
     """
 
     state: int
     groups: tuple[Column, ...]
     sums: tuple[str, ...]
     floats: int
+    spreads: int
     values: tuple[Values, ...]
 
     @cached_property
@@ -51,6 +55,7 @@ class Accumulate:
         fields = [("n", pa.int64())]
         fields += [(f"s{i}", types.arrow(t)) for i, t in enumerate(self.sums)]
         fields += [(f"f{i}", pa.large_binary()) for i in range(self.floats)]
+        fields += [(f"m{i}", pa.large_binary()) for i in range(self.spreads)]
         for i in range(len(self.values)):
             fields += [(f"lo{i}", pa.large_binary()), (f"hi{i}", pa.large_binary()), (f"d{i}", pa.int64())]
         return pa.schema(fields)
@@ -60,6 +65,7 @@ class Accumulate:
         fields = [("n", pa.int64())]
         fields += [(f"s{i}", types.arrow(t)) for i, t in enumerate(self.sums)]
         fields += [(f"f{i}", pa.float64()) for i in range(self.floats)]
+        fields += [(f"m{i}", pa.float64()) for i in range(self.spreads)]
         for i, values in enumerate(self.values):
             value = types.arrow(values.type)
             fields += [(f"lo{i}", value), (f"hi{i}", value), (f"d{i}", pa.int64())]
@@ -70,9 +76,10 @@ class Accumulate:
         groups = [pa.field(column(i), types.arrow(c.type)) for i, c in enumerate(self.groups)]
         return pa.schema([*groups, *self._shown, pa.field(WEIGHT, pa.int64())])
 
-    def step(self, delta: pa.Table, before: Before) -> tuple[pa.Table | None, list[Write]]:
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        (delta,) = deltas
         group_columns = [normalise(delta.column(column(i))) for i in range(len(self.groups))]
-        ids, groups = group_ids(clip(self._keys.encode(group_columns, delta.num_rows), PART))
+        ids, groups = group_ids(located(delta, clip(self._keys.encode(group_columns, delta.num_rows), PART)))
         codec = RowCodec(self._stored)
         zero = codec.encode(self._zero())[0].as_py()
         keys = groups.to_pylist()
@@ -100,7 +107,7 @@ class Accumulate:
 
     def _zero(self) -> pa.RecordBatch:
         row = {
-            f.name: None if f.name.startswith(("lo", "hi")) else b"" if f.name[0] == "f" else 0 for f in self._stored
+            f.name: None if f.name.startswith(("lo", "hi")) else b"" if f.name[0] in "fm" else 0 for f in self._stored
         }
         return pa.RecordBatch.from_pylist([row], schema=self._stored)
 
@@ -120,6 +127,8 @@ class Accumulate:
             columns[f"s{i}"] = _summed(ids, count, old.column(f"s{i}"), delta.column(f"s{i}"))
         for i in range(self.floats):
             columns[f"f{i}"] = self._float_sums(ids, count, old.column(f"f{i}"), delta.column(f"f{i}"), weights)
+        for i in range(self.spreads):
+            columns[f"m{i}"] = self._moments(ids, count, old.column(f"m{i}"), delta.column(f"m{i}"), weights)
         writes = []
         for i, values in enumerate(self.values):
             moved, write = extremes.move(values, delta.column(f"x{i}"), weights, ids, groups, before)
@@ -143,6 +152,15 @@ class Accumulate:
             olds[group] = exact.to_bytes(exact.add(exact.from_bytes(olds[group]), change))
         return pa.array(olds, pa.large_binary())
 
+    @staticmethod
+    def _moments(ids: np.ndarray, count: int, old: pa.Array, delta: pa.ChunkedArray, weights: np.ndarray) -> pa.Array:
+        valid = delta.is_valid().to_numpy()
+        changes = moments(ids[valid], count, delta.drop_null().to_numpy(), weights[valid])
+        olds = old.to_pylist()
+        for group, change in changes.items():
+            olds[group] = (Moments.from_bytes(olds[group]) + change).to_bytes()
+        return pa.array(olds, pa.large_binary())
+
     def _show(self, stored: pa.RecordBatch) -> pa.Table:
         """Accumulators as the columns that the answer is computed from."""
         columns = [stored.column(f.name) for f in self._stored]
@@ -150,6 +168,9 @@ class Accumulate:
             if stored_field.name[0] == "f":
                 doubles = [exact.to_double(exact.from_bytes(b)) for b in columns[at].to_pylist()]
                 columns[at] = pa.array(doubles, pa.float64())
+            elif stored_field.name[0] == "m":
+                spreads = [Moments.from_bytes(b).spread() for b in columns[at].to_pylist()]
+                columns[at] = pa.array(spreads, pa.float64())
             elif stored_field.name[:2] in ("lo", "hi"):
                 columns[at] = _decoded(self.values[int(stored_field.name[2:])], columns[at])
         return pa.Table.from_arrays(columns, schema=self._shown)

@@ -1,31 +1,28 @@
-"""Any aggregate at all, by affected groups.
+"""Any operator that works group by group, by affected groups: aggregates, windows over partitions.
 
-    Δ = -answer_old(g) + aggregate(rows_new(g))        for every group g in the delta
+    Δ = -answer_old(g) + operator(rows_new(g))        for every group g in the delta
 
-The input is arranged by group. A touched group's rows after the epoch go to Spark, which aggregates
-them as it always does; the answer each group gave last is stored, because computing it again need not
-give the same bits (sums of doubles depend on the order). Once stored it stands, should the epoch be done
+The input is arranged by group. A touched group's rows after the epoch go to Spark, which does with them
+what it always does; the rows each group gave last are stored, because computing them again need not
+give the same bits (sums of doubles depend on the order). Once stored they stand, should the epoch be done
 again. The cost is the size of the touched groups.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tailrace import types
 from tailrace.delta import WEIGHT, column
-from tailrace.maintain.arranged import Arranged
-from tailrace.maintain.sinks import net_rows, positional
-from tailrace.maintain.stage import Before
+from tailrace.maintain.arranged import Arranged, Net
+from tailrace.maintain.before import Before
+from tailrace.maintain.sinks import net_rows
 from tailrace.store.base import Write
-from tailrace.store.clip import clip
-from tailrace.store.keys import KeyCodec
-from tailrace.store.rows import RowCodec
-from tailrace.types import Column
 
 LIVE = "_live"  # false on the one row that stands for a group which has no rows any more
 
@@ -40,7 +37,8 @@ class Affected:
     def output(self) -> pa.Schema:
         return self.input.schema.append(pa.field(LIVE, pa.bool_())).append(pa.field(WEIGHT, pa.int64()))
 
-    def step(self, delta: pa.Table, before: Before) -> tuple[pa.Table | None, list[Write]]:
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        (delta,) = deltas
         net = self.input.net(delta)
         write = self.input.writes(net, self.input.entry_keys(net), before)
         groups = self.input.groups(delta)  # also of rows that cancel out: a new view's empty group is one
@@ -51,8 +49,9 @@ class Affected:
         picked, totals = net_rows(rows, weights)
         both = pa.concat_tables([old.table, net.table]).take(pa.array(picked))
         alive = set(pa.concat_arrays([old.groups, net.groups]).take(pa.array(picked)).to_pylist())
-        gone = delta.take(pa.array([at for g, at in touched.items() if g not in alive], pa.int64()))
-        parts = [self._marked(both, True, totals), self._marked(self._only_group(gone), False, None)]
+        gone = pa.array([at for g, at in touched.items() if g not in alive], pa.int64())
+        left = self._only_group(delta.take(gone))
+        parts = [self._marked(both, True, totals), self._marked(left, False, None)]
         return pa.concat_tables(parts), [write]
 
     def _only_group(self, rows: pa.Table) -> pa.Table:
@@ -71,40 +70,32 @@ class Affected:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Remembers each group's last answer; gives the difference to the new one."""
+    """Remembers the rows that each group last gave; gives the difference to those that it gives now.
 
-    state: int
-    columns: tuple[Column, ...]
-    groups: int
+    `always`: the one group of an aggregate without GROUP BY gives its row even when it has none to aggregate.
+    """
 
-    @cached_property
-    def _schema(self) -> pa.Schema:
-        return positional(self.columns)
+    kept: Arranged
+    always: bool = False
 
     @cached_property
     def output(self) -> pa.Schema:
-        return self._schema.append(pa.field(WEIGHT, pa.int64()))
+        return self.kept.schema.append(pa.field(WEIGHT, pa.int64()))
 
-    def step(self, delta: pa.Table, before: Before) -> tuple[pa.Table | None, list[Write]]:
-        codec = RowCodec(self._schema)
-        group_types = [types.arrow(c.type) for c in self.columns[: self.groups]]
-        groups = KeyCodec(group_types).encode([delta.column(column(i)) for i in range(self.groups)], delta.num_rows)
-        keys = clip(groups)
-        listed = keys.to_pylist()
-        found = before.get_many(self.state, listed)
-        rows = codec.encode(delta.select(self._schema.names)).to_pylist()
-        live = delta.column(LIVE).to_pylist()
-        news = [row if alive or not self.groups else None for row, alive in zip(rows, live, strict=True)]
-        settled = before.settled(self.state, listed)
-        if settled is not None:
-            news = [settled.get(k) for k in listed]
-        olds = [found.get(k) for k in listed]
-        changed = [i for i, (new, old) in enumerate(zip(news, olds, strict=True)) if new != old]
-        away = [old for i in changed if (old := olds[i]) is not None]
-        come = [new for i in changed if (new := news[i]) is not None]
-        table = pa.Table.from_batches([codec.decode(away + come)])
-        weights = pa.array([-1] * len(away) + [1] * len(come), pa.int64())
-        write = Write.of(
-            self.state, [listed[i] for i in changed], [news[i] for i in changed], [olds[i] for i in changed]
-        )
-        return table.append_column(WEIGHT, weights), [write]
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        (delta,) = deltas
+        touched = self.kept.groups(delta).unique().to_pylist()
+        old = self.kept.fetch(touched, before)
+        settled = before.settled(self.kept.state, touched)
+        new = self._given(delta, settled).beside(self.kept.fetch(settled, before.after()))
+        change = self.kept.difference(new, old)
+        write = self.kept.writes(change, self.kept.entry_keys(change), before)
+        return change.table.append_column(WEIGHT, pa.array(change.weights)), [write]
+
+    def _given(self, delta: pa.Table, settled: list[bytes]) -> Net:
+        """The rows that came, but for groups whose rows are settled."""
+        live = delta if self.always else delta.filter(delta.column(LIVE))
+        if settled:
+            known = pc.is_in(self.kept.groups(live), pa.array(settled, pa.large_binary()))
+            live = live.filter(pc.invert(known))
+        return self.kept.net(live.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), live.num_rows)))

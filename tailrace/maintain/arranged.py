@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.delta import WEIGHT, column
+from tailrace.maintain.before import Before, located
 from tailrace.maintain.sinks import keyed_write, net_rows, positional, weighted_write
-from tailrace.maintain.stage import Before
 from tailrace.store.base import Write
 from tailrace.store.clip import PART, clip, digest
 from tailrace.store.keys import KeyCodec
@@ -65,14 +65,15 @@ class Arranged:
 
     def groups(self, table: pa.Table) -> pa.LargeBinaryArray:
         """The group of each row, as the arrangement sorts it."""
-        return clip(self._groups.encode([table.column(column(p)) for p in self.by], table.num_rows), PART)
+        keys = self._groups.encode([table.column(column(p)) for p in self.by], table.num_rows)
+        return located(table, clip(keys, PART))
 
     def net(self, delta: pa.Table) -> Net:
         """The delta with what cancels out left away: all that the arrangement has to do with."""
         rows = self._rows.encode(delta.select(self.schema.names))
         picked, weights = net_rows(rows, delta.column(WEIGHT))
-        kept = delta.select(self.schema.names).take(pa.array(picked))
-        return Net(kept, rows.take(pa.array(picked)), weights, self.groups(kept))
+        kept = delta.take(pa.array(picked))
+        return Net(kept.select(self.schema.names), rows.take(pa.array(picked)), weights, self.groups(kept))
 
     def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
         """Where each row stands: its group, then its identity."""
@@ -107,6 +108,15 @@ class Arranged:
         table = pa.Table.from_batches([self._rows.decode(rows)])
         return Net(table, rows, weights, pa.array(owners, pa.large_binary()))
 
+    def difference(self, new: Net, old: Net) -> Net:
+        """The rows of one that are not in the other, as multisets: those that came, and less those that went."""
+        rows = pa.concat_arrays([new.rows, old.rows])
+        weights = np.concatenate((new.weights, -old.weights))
+        picked, changes = net_rows(rows, pa.chunked_array([pa.array(weights)]))
+        rows = rows.take(pa.array(picked))
+        table = pa.Table.from_batches([self._rows.decode(rows)])
+        return Net(table, rows, changes, pa.concat_arrays([new.groups, old.groups]).take(pa.array(picked)))
+
     def survivors(self, group: bytes, gone: set[bytes], before: Before) -> bool:
         """Whether the group had a row before the epoch whose key is not among `gone`: stops at the first."""
         return any(key not in gone for key, _ in before.scan(self.state, *prefix_range(group), ahead=2))
@@ -120,3 +130,11 @@ class Net:
     rows: pa.LargeBinaryArray
     weights: np.ndarray
     groups: pa.LargeBinaryArray
+
+    def beside(self, other: Net) -> Net:
+        return Net(
+            pa.concat_tables([self.table, other.table]),
+            pa.concat_arrays([self.rows, other.rows]),
+            np.concatenate((self.weights, other.weights)),
+            pa.concat_arrays([self.groups, other.groups]),
+        )

@@ -73,7 +73,7 @@ def in_chunks(root: Node) -> bool:
     Not with operators that compute whole groups again: each chunk would do so for most groups, and what they
     answered in between may differ in the last bits from what a shared state holds.
     """
-    return all(a.kind in ("rows", "accumulators", "values") for _, kept in arrangements(root) for a in kept)
+    return all(a.kind != "outputs" for _, kept in arrangements(root) for a in kept)
 
 
 def progress(store: Store, name: str) -> tuple[Bounds, int]:

@@ -1,8 +1,9 @@
-"""From plan nodes to one DataFrame per view, which applies the view's delta when Spark runs it.
+"""From plan nodes to one DataFrame per job, which applies the deltas of all views when Spark runs it.
 
-Linear operators are Spark's own on the delta. A stateful operator is one stage: its input deltas,
-placed on shards by its key, go through `mapInArrow` once. Rows are shuffled only where the placement
-changes; a small epoch has one partition per branch and no shuffle at all.
+A delta on its way is a fragment, that is, operators of a task (`program.py`), or a Spark frame. Linear operators
+go on in the task where their expressions can be evaluated there, else in Spark. An operator with state is always in
+a task. Rows go to other tasks only where the placement changes; a small epoch has one task for all that needs no
+Spark in between.
 """
 
 from __future__ import annotations
@@ -11,24 +12,44 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from tailrace.delta import WEIGHT, column
+from tailrace import types
+from tailrace.delta import SHARD, WEIGHT, column
+from tailrace.maintain import expressions, windows
 from tailrace.maintain.accumulators import Accumulate
 from tailrace.maintain.affected import LIVE, Affected, Outputs
 from tailrace.maintain.arranged import Arranged
+from tailrace.maintain.before import Rule
 from tailrace.maintain.extremes import Values
-from tailrace.maintain.joins import SIDE, JoinRule, side_column
-from tailrace.maintain.sinks import REPORT_DDL, Sink
+from tailrace.maintain.fragments import Fields, Fragment
+from tailrace.maintain.joins import JoinRule
+from tailrace.maintain.program import Keep, Merge, Read, ReadTotals, Seed, Select, Where
+from tailrace.maintain.sinks import Sink
 from tailrace.maintain.slots import Slots, plan_slots
 from tailrace.maintain.stages import Stages
+from tailrace.maintain.topk import First
 from tailrace.plan import arrangements
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, column_of
+from tailrace.plan.joining import lowered
+from tailrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+    column_of,
+)
 from tailrace.plan.zones import placement
-from tailrace.source.frames import table_delta, table_totals
 from tailrace.source.totals import Total, Totals
 from tailrace.store.base import TableDef
+from tailrace.types import Column, is_scalar
 
 # For each side: whether rows with a NULL join key never show in the result
 DROPS_NULLS = {
@@ -40,12 +61,17 @@ DROPS_NULLS = {
     "full": (False, False),
 }
 
+WEIGHED = (WEIGHT, "bigint")
+REPORTED: Fields = (("state", "bigint"), ("rows", "bigint"))  # what a sink gives
+Item = tuple[str, str, str]  # an expression, the name and the type of its column
+
 
 @dataclass(frozen=True)
-class Placed:
-    """A delta, and the positions whose hash says in which partition its rows are (None: anywhere)."""
+class Flow:
+    """A delta on its way, and the positions whose hash says in which task its rows are (None: anywhere)."""
 
-    frame: DataFrame
+    at: Fragment | DataFrame
+    fields: Fields
     by: tuple[int, ...] | None
 
 
@@ -58,6 +84,10 @@ class ViewSink:
     place: tuple[int, ...]
 
 
+def delta_fields(columns: Sequence[Column]) -> Fields:
+    return (*((column(i), c.type) for i, c in enumerate(columns)), WEIGHED)
+
+
 class Compiler:
     """Compiles the views of one store.
 
@@ -68,186 +98,248 @@ class Compiler:
 
     def __init__(
         self,
-        spark: SparkSession,
         stages: Stages,
-        nodes: int,
         tables: Mapping[int, TableDef],
         states: Mapping[str, int],
         touched: frozenset[int] | None,
         *,
         blank: bool,
     ) -> None:
-        self._spark, self._stages, self._nodes, self._tables = spark, stages, nodes, tables
+        self._stages, self._tables = stages, tables
         self._states, self._touched, self._blank = states, touched, blank
-        self._deltas: dict[str, Placed | None] = {}
+        self._deltas: dict[tuple[str, bool], Flow | None] = {}
         self.reusable = stages.single
 
     def sinks(self, views: Sequence[ViewSink]) -> DataFrame | None:
-        """One frame that applies the deltas of all views; None when nothing can have changed."""
-        frames = [f for view in views if (f := self._sink(view)) is not None]
+        """One frame that applies the deltas of all views; None when nothing can have changed.
+
+        Views whose tasks read all they need themselves share one program, and so all they have in common.
+        """
+        found = [f for view in views if (f := self._sink(view)) is not None]
+        alone = [f for f in found if not f.is_fed]
+        frames = [self._stages.run([f]) for f in found if f.is_fed]
+        if alone:
+            frames.append(self._stages.run(alone))
         return reduce(DataFrame.union, frames) if frames else None
 
-    def _sink(self, view: ViewSink) -> DataFrame | None:
-        delta = self.delta(view.root)
+    def _sink(self, view: ViewSink) -> Fragment | None:
+        delta = self.delta(lowered(view.root))
         if delta is None:
             return None
-        placed = self._stages.place(delta.frame, [column(p) for p in view.place], delta.by == view.place)
-        return self._stages.run(placed, Sink(view.state, view.root.columns, view.root.key), REPORT_DDL)
+        rule = Sink(view.state, view.root.columns, view.root.key)
+        return self._kept(rule, [(delta, view.place)], REPORTED)
 
-    def delta(self, node: Node) -> Placed | None:
-        """The node's delta over the epoch's range; None if none of its tables changed."""
-        if node.fingerprint not in self._deltas:
-            self._deltas[node.fingerprint] = self._delta(node)
-        return self._deltas[node.fingerprint]
+    def delta(self, node: Node, *, net: bool = True) -> Flow | None:
+        """The node's delta over the epoch's range; None if none of its tables changed.
 
-    def _delta(self, node: Node) -> Placed | None:
+        Without `net` rows that cancel out may stay in it: for one that is only going to be summed.
+        """
+        if (node.fingerprint, net) not in self._deltas:
+            self._deltas[node.fingerprint, net] = self._delta(node, net)
+        return self._deltas[node.fingerprint, net]
+
+    def _delta(self, node: Node, net: bool) -> Flow | None:
         match node:
             case Scan():
-                return self._scan(node, net=True)
+                return self._scan(node, net)
             case Filter():
-                delta = self.delta(node.input)
-                return delta and Placed(delta.frame.where(node.condition), delta.by)
+                delta = self.delta(node.input, net=net)
+                return delta and self._where(delta, node.condition)
             case Project():
-                return self._project(node, self.delta(node.input))
+                delta = self.delta(node.input, net=net)
+                return delta and self._project(node, delta)
+            case OneRow():
+                return self._one_row()
+            case Generate():
+                delta = self.delta(node.input, net=net)
+                return delta and self._generate(node, delta)
             case UnionAll():
-                deltas = [d for b in node.branches if (d := self.delta(b)) is not None]
-                frames = [d.frame for d in deltas]
-                return Placed(self._stages.merge(frames), None) if deltas else None
+                return self._union([d for b in node.branches if (d := self.delta(b, net=net)) is not None])
             case Join():
                 return self._join(node)
             case Aggregate():
-                return self._aggregate(node)
+                return self._affected(node) if arrangements.is_generic(node) else self._aggregate(node)
+            case Window():
+                return self._window(node)
+            case TopK():
+                return self._top(node)
         raise NotImplementedError(type(node).__name__)
+
+    # where a delta is
+
+    def _frame(self, flow: Flow) -> DataFrame:
+        return flow.at if isinstance(flow.at, DataFrame) else self._stages.run([flow.at])
+
+    @staticmethod
+    def _fragment(flow: Flow) -> Fragment:
+        return flow.at if isinstance(flow.at, Fragment) else Fragment(flow.at, (), flow.fields)
+
+    def _kept(self, rule: Rule, inputs: Sequence[tuple[Flow, Sequence[int]]], fields: Fields) -> Fragment:
+        """A rule on deltas, each placed by some of its columns."""
+        moving = [flow for flow, _ in inputs if not self._fragment(flow).is_empty]
+        placed = [self._placed(flow, by, len(moving) == 1) for flow, by in inputs]
+        by = tuple(tuple(flow.fields[p][0] for p in positions) for flow, positions in inputs)
+        schemas = tuple(p.schema for p in placed)
+        return Fragment(Keep(rule, schemas, by, self._stages.shards), tuple(placed), fields)
+
+    def _placed(self, flow: Flow, by: Sequence[int], only: bool) -> Fragment:
+        """The delta in the tasks of its shards.
+
+        A task finds the shard of a row itself, unless its columns are such that only Spark can hash them.
+        """
+        there = self._stages.single or (only and flow.by == tuple(by)) or self._fragment(flow).is_empty
+        if there and all(is_scalar(flow.fields[p][1]) for p in by):
+            return self._fragment(flow)
+        names = [flow.fields[p][0] for p in by]
+        rows = self._frame(flow).selectExpr("*", self._stages.shard(names))
+        if only and not there:
+            rows = self._stages.shuffle(rows)
+        return Fragment(rows, (), (*flow.fields, (SHARD, "int")))
 
     # linear operators
 
-    def _scan(self, node: Scan, *, net: bool) -> Placed | None:
+    def _where(self, flow: Flow, condition: str) -> Flow:
+        if isinstance(flow.at, Fragment):
+            found = expressions.compile(condition, dict(flow.fields), "boolean")
+            if found is not None:
+                return Flow(Fragment(Where(found), (flow.at,), flow.fields), flow.fields, flow.by)
+        return Flow(self._frame(flow).where(condition), flow.fields, flow.by)
+
+    def _select(self, flow: Flow, items: Sequence[Item], by: tuple[int, ...] | None) -> Flow:
+        """One column per item, and the weight."""
+        fields = (*((name, kind) for _, name, kind in items), WEIGHED)
+        if isinstance(flow.at, Fragment):
+            found = [(name, expressions.compile(text, dict(flow.fields), kind)) for text, name, kind in items]
+            picked = tuple((name, e) for name, e in found if e is not None)
+            if len(picked) == len(items):
+                return Flow(Fragment(Select(picked), (flow.at,), fields), fields, by)
+        named = [f"{text} AS {name}" for text, name, _ in items]
+        return Flow(self._frame(flow).selectExpr(*named, WEIGHT), fields, by)
+
+    def _union(self, flows: Sequence[Flow]) -> Flow | None:
+        if not flows:
+            return None
+        if all(isinstance(f.at, Fragment) for f in flows) and (
+            self._stages.single or not any(self._fragment(f).is_fed for f in flows)
+        ):
+            merged = Fragment(Merge(), tuple(self._fragment(f) for f in flows), flows[0].fields)
+            return Flow(merged, flows[0].fields, None)
+        return Flow(self._stages.merge([self._frame(f) for f in flows]), flows[0].fields, None)
+
+    def _scan(self, node: Scan, net: bool) -> Flow | None:
         if self._touched is not None and node.table_id not in self._touched:
             return None
-        frame = table_delta(
-            self._spark,
-            self._stages.store,
-            self._nodes,
-            self._tables[node.table_id],
-            node.positions,
-            self._stages.handed,
-            spread=not self._stages.single,
-            net=net,
-        )
-        names = [column(i) for i in range(len(node.positions))]
-        return Placed(frame.selectExpr(*names, f"CAST({WEIGHT} AS BIGINT) AS {WEIGHT}"), placement(node))
+        fields = delta_fields(node.columns)
+        read = Read(self._tables[node.table_id], node.positions, net)
+        return Flow(Fragment(read, (), fields), fields, placement(node))
 
-    def _project(self, node: Project, delta: Placed | None) -> Placed | None:
-        if delta is None:
-            return None
-        named = [f"{e} AS {column(i)}" for i, e in enumerate(node.expressions)]
+    def _project(self, node: Project, delta: Flow) -> Flow:
         moved = {column_of(e): i for i, e in reversed(list(enumerate(node.expressions)))}
         by = None
         if delta.by is not None and all(p in moved for p in delta.by):
             by = tuple(moved[p] for p in delta.by)
-        return Placed(delta.frame.selectExpr(*named, WEIGHT), by)
+        named = zip(node.expressions, node.columns, strict=True)
+        return self._select(delta, [(e, column(i), c.type) for i, (e, c) in enumerate(named)], by)
 
-    def _summable(self, node: Node) -> Placed | None:
-        """A delta that is only going to be summed: rows that cancel out may stay in it."""
-        match node:
-            case Scan():
-                return self._scan(node, net=False)
-            case Filter():
-                delta = self._summable(node.input)
-                return delta and Placed(delta.frame.where(node.condition), delta.by)
-            case Project():
-                return self._project(node, self._summable(node.input))
-        return self.delta(node)
+    def _one_row(self) -> Flow | None:
+        """The row is there from the beginning, and nothing ever happens to it."""
+        if not self._blank:
+            return None
+        return Flow(self._stages.spark.range(0, 1, 1, 1).selectExpr(f"1L AS {WEIGHT}"), (WEIGHED,), None)
 
-    # stateful operators
+    def _generate(self, node: Generate, delta: Flow) -> Flow:
+        """ΔG(A) = G(ΔA): what is made of a row has the row's weight, and is where the row is."""
+        width = len(node.input.columns)
+        made = ", ".join(column(width + i) for i in range(len(node.output)))
+        kept = [column(i) for i in range(width)]
+        rows = self._frame(delta).selectExpr(*kept, f"{node.generator} AS ({made})", WEIGHT)
+        return Flow(rows, delta_fields(node.columns), delta.by)
 
-    def _join(self, node: Join) -> Placed | None:
+    # operators with state
+
+    def _join(self, node: Join) -> Flow | None:
         sides = (node.left, node.right)
         deltas = [self.delta(side) for side in sides]
-        on = (node.left_on, node.right_on)
-        columns = [c for side in sides for c in side.columns]
-        frames = []
-        for number, delta in enumerate(deltas):
-            if delta is None:
-                continue
-            start = 0 if number == 0 else len(node.left.columns)
-            own = range(start, start + len(sides[number].columns))
-            names = [side_column(0, i) for i in range(len(node.left.columns))]
-            names += [side_column(1, i) for i in range(len(node.right.columns))]
-            row = [
-                f"{column(i - start)} AS {names[i]}" if i in own else f"CAST(NULL AS {columns[i].type}) AS {names[i]}"
-                for i in range(len(columns))
-            ]
-            frame = delta.frame
-            if DROPS_NULLS[node.kind][number]:
-                for position, safe in zip(on[number], node.null_safe, strict=True):
-                    frame = frame if safe else frame.where(f"{column(position)} IS NOT NULL")
-            shard = self._stages.shard([column(p) for p in on[number]])
-            frames.append(frame.selectExpr(*row, f"CAST({number} AS TINYINT) AS {SIDE}", WEIGHT, shard))
-        if not frames:
+        if all(d is None for d in deltas):
             return None
-        left_key, right_key = arrangements.join_arrangements(node)
+        inputs = []
+        for number, on in enumerate((node.left_on, node.right_on)):
+            flow = deltas[number] or self._nothing(sides[number])
+            if DROPS_NULLS[node.kind][number]:
+                there = [f"{column(p)} IS NOT NULL" for p, safe in zip(on, node.null_safe, strict=True) if not safe]
+                flow = self._where(flow, " AND ".join(there)) if there else flow
+            inputs.append((flow, on))
+        left, right = arrangements.join_arrangements(node)
         rule = JoinRule(
             node.kind,
-            Arranged(self._states[left_key.fingerprint], node.left.columns, node.left.key, node.left_on),
-            Arranged(self._states[right_key.fingerprint], node.right.columns, node.right.key, node.right_on),
+            Arranged(self._states[left.fingerprint], node.left.columns, node.left.key, node.left_on),
+            Arranged(self._states[right.fingerprint], node.right.columns, node.right.key, node.right_on),
             node.null_safe,
         )
-        placed = self._stages.shuffle(self._stages.merge(frames))
-        return Placed(self._stages.run(placed, rule), placement(node))
+        fields = delta_fields(node.columns)
+        return Flow(self._kept(rule, inputs, fields), fields, placement(node))
 
-    def _aggregate(self, node: Aggregate) -> Placed | None:
-        if arrangements.is_generic(node):
-            return self._affected(node)
+    @staticmethod
+    def _nothing(node: Node) -> Flow:
+        """The delta of a relation none of whose tables changed."""
+        fields = delta_fields(node.columns)
+        return Flow(Fragment(Merge(), (), fields), fields, None)
+
+    def _aggregate(self, node: Aggregate) -> Flow | None:
         slots, answers = plan_slots(node)
-        contributions = self._raw(node, slots) if slots.floats or slots.values else self._summed(node, slots)
+        contributions = self._contributions(node, slots)
         if contributions is None:
             return None
-        columns, names = node.input.columns, [column(i) for i in range(len(node.groups))]
+        columns = node.input.columns
         accumulators, by_column = arrangements.aggregate_arrangements(node)
         rule = Accumulate(
             self._states[accumulators.fingerprint],
             tuple(columns[p] for p in node.groups),
             tuple(c.type for c in slots.sums),
             len(slots.floats),
+            len(slots.spreads),
             tuple(
                 Values(self._states[by_column[p].fingerprint], columns[p].type, p in slots.ends) for p in slots.values
             ),
         )
-        answered = [f"{a} AS {column(len(names) + i)}" for i, a in enumerate(answers)]
-        return Placed(self._stages.run(contributions, rule).selectExpr(*names, *answered, WEIGHT), placement(node))
+        groups = tuple(range(len(node.groups)))
+        shown = tuple((f.name, types.name(f.type)) for f in rule.output)
+        kept = Flow(self._kept(rule, [(contributions, groups)], shown), shown, groups)
+        copied = [(column(i), column(i), columns[p].type) for i, p in enumerate(node.groups)]
+        answered = [
+            (a, column(len(groups) + i), c.type) for i, (a, c) in enumerate(zip(answers, node.calls, strict=True))
+        ]
+        return self._select(kept, copied + answered, placement(node))
 
-    def _raw(self, node: Aggregate, slots: Slots) -> DataFrame | None:
-        """Every row's contributions, placed by group: for numbers that cannot be summed before they get there."""
-        delta = self.delta(node.input)
+    def _contributions(self, node: Aggregate, slots: Slots) -> Flow | None:
+        """What the delta's rows add to their groups.
+
+        A large delta of numbers is summed before it travels: by the reader of the log, or by Spark, whose shuffle
+        places groups just as shards are placed.
+        """
+        raw = bool(slots.floats or slots.spreads or slots.values)
+        if not raw and (totals := self._log_totals(node, slots)) is not None:
+            return totals if self._stages.single else self._summed(node, slots, totals)
+        delta = self.delta(node.input, net=raw)
         if delta is None:
             return None
-        floats = [f"CAST({column(p)} AS DOUBLE) AS f{i}" for i, p in enumerate(slots.floats)]
-        values = [f"{column(p)} AS x{i}" for i, p in enumerate(slots.values)]
-        frame = self._contributed(node, slots, self._seeded(node, delta.frame), floats + values)
-        names = [column(i) for i in range(len(node.groups))]
-        return self._stages.place(frame, names, bool(names) and delta.by == node.groups)
+        items = [(column(p), column(i), node.input.columns[p].type) for i, p in enumerate(node.groups)]
+        items += [(c.sql, f"s{i}", c.type) for i, c in enumerate(slots.sums)]
+        items += [(f"CAST({column(p)} AS DOUBLE)", f"f{i}", "double") for i, p in enumerate(slots.floats)]
+        items += [(f"CAST({column(p)} AS DOUBLE)", f"m{i}", "double") for i, p in enumerate(slots.spreads)]
+        items += [(column(p), f"x{i}", node.input.columns[p].type) for i, p in enumerate(slots.values)]
+        seeded = self._seeded(node, delta)
+        by = tuple(range(len(node.groups))) if seeded.by == node.groups else None
+        flow = self._select(seeded, items, by)
+        return flow if raw or self._stages.single else self._summed(node, slots, flow)
 
-    def _summed(self, node: Aggregate, slots: Slots) -> DataFrame | None:
-        """One row per group: Spark's own aggregation, whose shuffle places groups just as shards are placed."""
-        frame = self._log_totals(node, slots)
-        if frame is None:
-            delta = self._summable(node.input)
-            if delta is None:
-                return None
-            frame = self._contributed(node, slots, self._seeded(node, delta.frame), [])
+    def _summed(self, node: Aggregate, slots: Slots, flow: Flow) -> Flow:
         names = [column(i) for i in range(len(node.groups))]
         sums = [F.expr(f"coalesce(sum(s{i}), 0)").cast(c.type).alias(f"s{i}") for i, c in enumerate(slots.sums)]
-        totals = frame.groupBy(*names).agg(F.expr(f"coalesce(sum({WEIGHT}), 0L)").alias(WEIGHT), *sums)
-        return totals.selectExpr("*", self._stages.shard(names))
+        totals = self._frame(flow).groupBy(*names).agg(*sums, F.expr(f"coalesce(sum({WEIGHT}), 0L)").alias(WEIGHT))
+        return Flow(totals, flow.fields, tuple(range(len(names))))
 
-    @staticmethod
-    def _contributed(node: Aggregate, slots: Slots, frame: DataFrame, more: list[str]) -> DataFrame:
-        groups = [f"{column(p)} AS {column(i)}" for i, p in enumerate(node.groups)]
-        sums = [f"{c.sql} AS s{i}" for i, c in enumerate(slots.sums)]
-        return frame.selectExpr(*groups, *sums, *more, WEIGHT)
-
-    def _log_totals(self, node: Aggregate, slots: Slots) -> DataFrame | None:
+    def _log_totals(self, node: Aggregate, slots: Slots) -> Flow | None:
         """Sums taken by the reader of the log, when the aggregate is of plain columns of a table that changed."""
         found = _plain_scan(node.input)
         if found is None or not all(c.plain for c in slots.sums) or self._blank:
@@ -258,44 +350,70 @@ class Compiler:
         sums = tuple(
             Total(c.plain[0], tuple(moved[a] for a in c.plain[1]), c.type) for c in slots.sums if c.plain is not None
         )
-        return table_totals(
-            self._spark,
-            self._stages.store,
-            self._nodes,
-            self._tables[scan.table_id],
-            scan.positions,
-            self._stages.handed,
-            Totals(tuple(moved[g] for g in node.groups), sums),
-            spread=not self._stages.single,
+        totals = Totals(tuple(moved[g] for g in node.groups), sums)
+        fields: Fields = (
+            *((column(i), node.input.columns[p].type) for i, p in enumerate(node.groups)),
+            *((f"s{i}", t.type) for i, t in enumerate(sums)),
+            WEIGHED,
         )
+        read = ReadTotals(self._tables[scan.table_id], scan.positions, totals)
+        return Flow(Fragment(read, (), fields), fields, None)
 
-    def _affected(self, node: Aggregate) -> Placed | None:
+    def _affected(self, node: Aggregate) -> Flow | None:
         delta = self.delta(node.input)
         self.reusable = False  # Spark may shuffle to aggregate, as it does for several DISTINCT
         if delta is None:
             return None
         rows, outputs = arrangements.generic_arrangements(node)
         arranged = Arranged(self._states[rows.fingerprint], node.input.columns, node.input.key, node.groups)
-        grouped = [column(p) for p in node.groups]
-        placed = self._stages.place(self._seeded(node, delta.frame), grouped, bool(grouped) and delta.by == node.groups)
-        frame = self._stages.run(placed, Affected(arranged))
+        seeded = self._seeded(node, delta)
+        fields = (*delta_fields(node.input.columns)[:-1], (LIVE, "boolean"), WEIGHED)
+        frame = self._stages.run([self._kept(Affected(arranged), [(seeded, node.groups)], fields)])
         if node.input.key is None:
             frame = frame.withColumn("_copy", F.expr(f"explode(sequence(1L, {WEIGHT}))"))
         calls = [F.expr(f"{c.sql} FILTER (WHERE {LIVE})").alias(f"a{i}") for i, c in enumerate(node.calls)]
+        grouped = [column(p) for p in node.groups]
         frame = frame.groupBy(*grouped).agg(F.expr(f"coalesce(bool_or({LIVE}), false)").alias(LIVE), *calls)
         names = [column(i) for i in range(len(node.groups))]
         groups = [f"{p} AS {n}" for p, n in zip(grouped, names, strict=True)]
         answers = [f"CAST(a{i} AS {c.type}) AS {column(len(names) + i)}" for i, c in enumerate(node.calls)]
-        frame = frame.selectExpr(*groups, *answers, LIVE).selectExpr("*", self._stages.shard(names))
-        rule = Outputs(self._states[outputs.fingerprint], node.columns, len(node.groups))
-        return Placed(self._stages.run(frame, rule), placement(node))
+        answered = delta_fields(node.columns)
+        fields = (*answered[:-1], (LIVE, "boolean"))
+        by = tuple(range(len(names)))
+        flow = Flow(frame.selectExpr(*groups, *answers, LIVE), fields, by)
+        kept = Arranged(self._states[outputs.fingerprint], node.columns, node.key, by)
+        rule = Outputs(kept, always=not node.groups)
+        return Flow(self._kept(rule, [(flow, by)], answered), answered, placement(node))
 
-    def _seeded(self, node: Aggregate, frame: DataFrame) -> DataFrame:
+    def _window(self, node: Window) -> Flow | None:
+        delta = self.delta(node.input)
+        if delta is None:
+            return None
+        rows, outputs = arrangements.window_arrangements(node)
+        arranged = Arranged(self._states[rows.fingerprint], node.input.columns, node.input.key, node.partition)
+        fields = (*delta_fields(node.input.columns)[:-1], (LIVE, "boolean"), WEIGHED)
+        touched = self._stages.run([self._kept(Affected(arranged), [(delta, node.partition)], fields)])
+        answered = delta_fields(node.columns)
+        flow = Flow(windows.over(node, touched), (*answered[:-1], (LIVE, "boolean")), node.partition)
+        rule = Outputs(Arranged(self._states[outputs.fingerprint], node.columns, node.key, node.partition))
+        return Flow(self._kept(rule, [(flow, node.partition)], answered), answered, placement(node))
+
+    def _top(self, node: TopK) -> Flow | None:
+        delta = self.delta(node.input)
+        if delta is None:
+            return None
+        rule = First.of(node, self._states[arrangements.top_arrangement(node).fingerprint])
+        fields = delta_fields(node.columns)
+        return Flow(self._kept(rule, [(delta, node.partition)], fields), fields, placement(node))
+
+    def _seeded(self, node: Aggregate, flow: Flow) -> Flow:
         """A new view without GROUP BY has its one row even if the table is empty: a row of weight 0 brings it."""
         if node.groups or not self._blank:
-            return frame
-        nulls = [f"CAST(NULL AS {c.type}) AS {column(i)}" for i, c in enumerate(node.input.columns)]
-        return self._stages.merge([frame, self._spark.range(1).selectExpr(*nulls, f"0L AS {WEIGHT}")])
+            return flow
+        seed = Fragment(Seed(self._fragment(flow).schema), (), flow.fields)
+        merged = self._union([flow, Flow(seed, flow.fields, None)])
+        assert merged is not None
+        return merged
 
 
 def _plain_scan(node: Node) -> tuple[Scan, list[int]] | None:

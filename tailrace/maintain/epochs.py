@@ -181,10 +181,10 @@ class Epochs:
         planned = [v.sink for v in views if v.sink is not None]
         only = replace(maintained, views=planned)
         rows = self._work(work, only, None, sum(count.values())) if planned else 0
-        sweep(self._store, [*(v.state for v in planned), *only.states_of(planned) - others], work.epoch, work.keep)
         for view in views:
             if view.sink is None:
                 rows += self._store_query(work, view, sum(count[number] for number in view.tables))
+        sweep(self._store, [*(v.state for v in views), *only.states_of(planned) - others], work.epoch, work.keep)
         return rows
 
     def _store_query(self, work: Assignment, view: Chosen, size: int) -> int:
@@ -192,7 +192,8 @@ class Epochs:
         tasks = 1 if size <= self.small else _tasks(self._store.shards, spark)
         spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
         try:
-            stages = Stages(self._store.path, self._store.shards, tasks, hand_out(spark, work))
+            handed = hand_out(spark, work)
+            stages = Stages(spark, self._store.path, self._store.nodes, self._store.shards, tasks, handed)
             return sum(row.rows for row in replaced(spark, self._store, stages, view, work.end).collect())
         except PySparkException as error:
             raise EpochFailed(epoch=work.epoch, reason=f"view {view.name!r}: {reason(error)}") from error
@@ -241,10 +242,8 @@ class Epochs:
         plan = (tuple(view.state for view in maintained.views), touched, tasks, build)
         kept = self._frames.get(plan)
         if kept is None:
-            stages = Stages(self._store.path, self._store.shards, tasks, handed)
-            compiler = Compiler(
-                self._spark(), stages, self._store.nodes, maintained.tables, maintained.states, touched, blank=blank
-            )
+            stages = Stages(self._spark(), self._store.path, self._store.nodes, self._store.shards, tasks, handed)
+            compiler = Compiler(stages, maintained.tables, maintained.states, touched, blank=blank)
             kept = Frame(compiler.sinks(maintained.views), compiler.reusable)
             if not blank and handed.fixed is None:
                 while len(self._frames) >= REUSED:

@@ -19,7 +19,8 @@ from tailrace.delta import Indices
 
 UNIT = 1127  # the smallest double's mantissa, read as a 53-bit integer, still has an exponent >= -UNIT
 _COUNTS = struct.Struct("<qqqH")
-_LIMBS = 128  # room for the limb number in a code
+_LIMBS = 256  # room for the limb number in a code
+_HALF = np.uint64(27)
 _MASK = np.uint64(0xFFFFFFFF)
 
 Exact = tuple[int, int, int, int]  # the finite sum, and how many NaN, +inf and -inf
@@ -45,13 +46,39 @@ def exact_sums(
 
 
 def _finite_sums(ids: Indices, values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]) -> dict[int, int]:
-    """Each double is cut into pieces of 32 bits at fixed positions; pieces are summed as integers."""
-    fractions, exponents = np.frexp(values)
-    mantissas = np.ldexp(fractions, 53).astype(np.int64)
-    shifts = exponents.astype(np.int64) - 53 + UNIT
-    limbs, bits = shifts >> 5, (shifts & 31).astype(np.uint64)
-    signed = np.sign(mantissas) * weights
+    mantissas, shifts = _integers(values)
+    return _limb_sums(ids, np.abs(mantissas).astype(np.uint64), shifts, np.sign(mantissas) * weights)
+
+
+def square_sums(ids: Indices, values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]) -> dict[int, int]:
+    """Each group's exact weighted sum of squares of finite values, in units of 2^(-2·UNIT).
+
+    With a mantissa in two halves, m² = a²·2^54 + 2ab·2^27 + b²: none of the three has more than 54 bits.
+    """
+    mantissas, shifts = _integers(values)
     size = np.abs(mantissas).astype(np.uint64)
+    high, low = size >> _HALF, size & ((np.uint64(1) << _HALF) - np.uint64(1))
+    terms = ((high * high, 54), (high * low, 28), (low * low, 0))
+    return _limb_sums(
+        np.concatenate([ids] * 3),
+        np.concatenate([term for term, _ in terms]),
+        np.concatenate([2 * shifts + up for _, up in terms]),
+        np.concatenate([weights] * 3),
+    )
+
+
+def _integers(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Finite doubles as integers of 53 bits, and by how many bits each is to be shifted to count units of 2^-UNIT."""
+    fractions, exponents = np.frexp(values)
+    return np.ldexp(fractions, 53).astype(np.int64), exponents.astype(np.int64) - 53 + UNIT
+
+
+def _limb_sums(
+    ids: Indices, size: npt.NDArray[np.uint64], shifts: npt.NDArray[np.int64], signed: npt.NDArray[np.int64]
+) -> dict[int, int]:
+    """Σ size · 2^shift · signed per group: each number of up to 54 bits is cut into pieces of 32 bits at fixed
+    positions, and pieces are summed as integers."""
+    limbs, bits = shifts >> 5, (shifts & 31).astype(np.uint64)
     low, high = (size & _MASK) << bits, (size >> np.uint64(32)) << bits
     pieces = (low & _MASK, (low >> np.uint64(32)) + (high & _MASK), high >> np.uint64(32))
     codes = np.concatenate([ids * _LIMBS + limbs + i for i in range(3)])

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tailrace import types
 from tailrace.delta import Indices, firsts, group_ids, sum_by
 from tailrace.maintain.arranged import join_bytes
-from tailrace.maintain.stage import Before
+from tailrace.maintain.before import Before
 from tailrace.store.base import Write
 from tailrace.store.clip import DIGEST, PART, clip, clip_one
 from tailrace.store.keys import KeyCodec, normalise

@@ -13,27 +13,20 @@ vanishes, when every one of its rows changes in the result.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tailrace.delta import WEIGHT, column, group_ids, matches
 from tailrace.maintain.arranged import Arranged, Net
+from tailrace.maintain.before import Before
 from tailrace.maintain.sinks import positional
-from tailrace.maintain.stage import Before
 from tailrace.plan.nodes import JoinKind
 from tailrace.store.base import Write
 from tailrace.types import Column
-
-SIDE = "_side"
-LEFT, RIGHT = 0, 1
-
-
-def side_column(side: int, position: int) -> str:
-    return f"{'lr'[side]}{position}"
 
 
 @dataclass(frozen=True)
@@ -51,8 +44,8 @@ class JoinRule:
     def output(self) -> pa.Schema:
         return positional(self.columns).append(pa.field(WEIGHT, pa.int64()))
 
-    def step(self, delta: pa.Table, before: Before) -> tuple[pa.Table | None, list[Write]]:
-        (left, lone_left), (right, lone_right) = self._side(delta, LEFT), self._side(delta, RIGHT)
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        (left, lone_left), (right, lone_right) = self._side(self.left, deltas[0]), self._side(self.right, deltas[1])
         a, b = self.left.net(left), self.right.net(right)
         a_keys, b_keys = self.left.entry_keys(a), self.right.entry_keys(b)
         writes = [self.left.writes(a, a_keys, before), self.right.writes(b, b_keys, before)]
@@ -65,19 +58,15 @@ class JoinRule:
             lonely = _Lonely(self.left, self.right, a, b, b_keys, writes[1], before)
             outs += [self._as_left(t, w) for t, w in lonely.parts(semi=self.kind == "semi")]
             if self.kind != "semi":
-                outs.append(self._as_left(lone_left.drop_columns([WEIGHT]), lone_left.column(WEIGHT)))
+                outs.append(self._as_left(lone_left.select(self.left.schema.names), lone_left.column(WEIGHT)))
         if self.kind in ("right", "full"):
             lonely = _Lonely(self.right, self.left, b, a, a_keys, writes[0], before)
             outs += [self._as_right(t, w) for t, w in lonely.parts(semi=False)]
-            outs.append(self._as_right(lone_right.drop_columns([WEIGHT]), lone_right.column(WEIGHT)))
+            outs.append(self._as_right(lone_right.select(self.right.schema.names), lone_right.column(WEIGHT)))
         return pa.concat_tables([o for o in outs if o.num_rows] or [self.output.empty_table()]), writes
 
-    def _side(self, delta: pa.Table, side: int) -> tuple[pa.Table, pa.Table]:
-        """One side's rows under positional names: those that can match, and those with a NULL that cannot."""
-        arranged = (self.left, self.right)[side]
-        rows = delta.filter(pc.equal(delta.column(SIDE), side))
-        names = [side_column(side, i) for i in range(len(arranged.columns))]
-        rows = rows.select([*names, WEIGHT]).rename_columns([*arranged.schema.names, WEIGHT])
+    def _side(self, arranged: Arranged, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """One side's rows: those that can match, and those with a NULL that cannot."""
         null = np.zeros(rows.num_rows, dtype=bool)
         for position, safe in zip(arranged.by, self.null_safe, strict=True):
             if not safe:

@@ -2,8 +2,7 @@
 
     V_new = query(tables at the end of the epoch)        written: V_new - V_old, shard by shard
 
-Only the view's own rows are state. A row of weight 0 goes to every shard, so that one where nothing is left of the
-view is emptied too.
+Only the view's own rows are state.
 """
 
 from __future__ import annotations
@@ -13,8 +12,10 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.delta import SHARD, WEIGHT, column
-from tailrace.maintain.compile import ViewSink
-from tailrace.maintain.sinks import REPORT_DDL, Sink
+from tailrace.maintain.compile import REPORTED, ViewSink, delta_fields
+from tailrace.maintain.fragments import Fragment
+from tailrace.maintain.program import Keep
+from tailrace.maintain.sinks import Sink
 from tailrace.maintain.stages import Stages
 from tailrace.plan.nodes import Key
 from tailrace.plan.refresh import OVERHEAD, Way, estimate
@@ -51,9 +52,8 @@ def replaced(spark: SparkSession, store: Store, stages: Stages, view: Chosen, cu
     """A frame that stores the view's query at a cut in place of what the view holds."""
     names = [column(i) for i in range(len(view.columns))]
     shard = stages.shard([column(p) for p in view.place])
-    computed = query_rows(spark, store, view.query, cut).toDF(*names).selectExpr(*names, f"1L AS {WEIGHT}", shard)
-    nulls = [f"CAST(NULL AS {c.type}) AS {n}" for c, n in zip(view.columns, names, strict=True)]
-    every = spark.range(store.shards).selectExpr(*nulls, f"0L AS {WEIGHT}", f"CAST(id AS INT) AS {SHARD}")
-    rows = computed.union(every)
+    rows = query_rows(spark, store, view.query, cut).toDF(*names).selectExpr(*names, f"1L AS {WEIGHT}", shard)
     placed = rows.coalesce(1) if stages.single else stages.shuffle(rows)
-    return stages.run(placed, Sink(view.state, view.columns, view.key), REPORT_DDL)
+    fed = Fragment(placed, (), (*delta_fields(view.columns), (SHARD, "int")))
+    keep = Keep(Sink(view.state, view.columns, view.key), (fed.schema,), ((),), stages.shards)
+    return stages.run([Fragment(keep, (fed,), REPORTED)])

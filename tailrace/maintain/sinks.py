@@ -8,6 +8,7 @@ before, so the sink reads nothing. A view without one holds each distinct row wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from tailrace import types
 from tailrace.delta import WEIGHT, column, firsts, group_ids, sum_by
 from tailrace.errors import Corrupt
-from tailrace.maintain.stage import Before
+from tailrace.maintain.before import Before, located
 from tailrace.store.base import Write
 from tailrace.store.clip import clip, digest
 from tailrace.store.keys import KeyCodec
@@ -27,7 +28,6 @@ from tailrace.store.weighted import changed
 from tailrace.types import Column
 
 REPORT = pa.schema([pa.field("state", pa.int64()), pa.field("rows", pa.int64())])
-REPORT_DDL = "state bigint, rows bigint"
 
 
 def positional(columns: tuple[Column, ...]) -> pa.Schema:
@@ -59,15 +59,16 @@ class Sink:
     def _keys(self) -> KeyCodec:
         return KeyCodec([types.arrow(self.columns[p].type) for p in self.key or ()])
 
-    def step(self, delta: pa.Table, before: Before) -> tuple[pa.Table | None, list[Write]]:
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        (delta,) = deltas
         rows = self._rows.encode(delta.select([column(i) for i in range(len(self.columns))]))
         picked, weights = net_rows(rows, delta.column(WEIGHT))
         rows = rows.take(pa.array(picked))
         if self.key is None:
-            write = self._bag(rows, weights, before)
+            write = self._bag(delta.take(pa.array(picked)), rows, weights, before)
         else:
             keys = self._keys.encode([delta.column(column(p)) for p in self.key], delta.num_rows)
-            write = self._keyed(clip(keys).take(pa.array(picked)), rows, weights)
+            write = self._keyed(located(delta, clip(keys)).take(pa.array(picked)), rows, weights)
         report = pa.table([[self.state], [len(write.keys)]], schema=REPORT)
         return report, [write]
 
@@ -76,9 +77,10 @@ class Sink:
             raise Corrupt(where=f"view state {self.state}", reason="a keyed row has a weight other than one")
         return keyed_write(self.state, keys, rows, weights)
 
-    def _bag(self, rows: pa.LargeBinaryArray, weights: np.ndarray, before: Before) -> Write:
+    def _bag(self, kept: pa.Table, rows: pa.LargeBinaryArray, weights: np.ndarray, before: Before) -> Write:
         listed = rows.to_pylist()
-        return weighted_write(self.state, [digest(r) for r in listed], listed, weights, before)
+        keys = located(kept, pa.array([digest(r) for r in listed], pa.large_binary()))
+        return weighted_write(self.state, keys.to_pylist(), listed, weights, before)
 
 
 def keyed_write(state: int, keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, weights: np.ndarray) -> Write:

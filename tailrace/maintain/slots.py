@@ -3,6 +3,7 @@
     SUM(x)  = s if c > 0        s = Σ x · weight      c = Σ weight where x is not NULL
     AVG(x)  = s / c             COUNT(x) = c          COUNT(*) = n
     MIN(x)  = lo                MAX(x) = hi           COUNT(DISTINCT x) = d
+    VAR_POP(x) = m / c          VAR_SAMP(x) = m / (c - 1)                            m = Σ (x - mean)²
 
 Contributions are Spark SQL over the input row, answers Spark SQL over the stored numbers: types, rounding
 and overflow are Spark's. Two calls that need the same number share it.
@@ -14,11 +15,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tailrace.plan.arrangements import WIDE
+from tailrace.plan.arrangements import SPREADS, WIDE
 from tailrace.plan.nodes import Aggregate, Call
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_SYNONYMS = {"mean": "avg", "variance": "var_samp", "std": "stddev_samp", "stddev": "stddev_samp"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Slots:
     node: Aggregate
     sums: list[Contribution] = field(default_factory=list)
     floats: list[int] = field(default_factory=list)
+    spreads: list[int] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
     ends: set[int] = field(default_factory=set)
 
@@ -44,7 +47,7 @@ class Slots:
         return [f"CAST({self._answer(call)} AS {call.type})" for call in self.node.calls]
 
     def _answer(self, call: Call) -> str:
-        name = {"mean": "avg"}.get(call.function, call.function)
+        name = _SYNONYMS.get(call.function, call.function)
         if name == "count" and not call.args:
             return "n"
         if call.distinct and name == "count":
@@ -56,6 +59,8 @@ class Slots:
         counted = self._count(call.args)
         if name == "count":
             return counted
+        if call.function in SPREADS:
+            return self._spread(name, call.args[0], counted)
         total = self._total(call.args[0], average=name == "avg")
         if name == "sum":
             return f"CASE WHEN {counted} > 0 THEN {total} END"
@@ -64,6 +69,14 @@ class Slots:
             total = f"CAST({total} AS DECIMAL({int(found[1]) + 10},{found[2]}))"
             return f"CASE WHEN {counted} > 0 THEN {total} / CAST({counted} AS DECIMAL(20,0)) END"
         return f"CASE WHEN {counted} > 0 THEN CAST({total} AS DOUBLE) / {counted} END"
+
+    def _spread(self, name: str, position: int, counted: str) -> str:
+        if position not in self.spreads:
+            self.spreads.append(position)
+        beyond = "" if name.endswith("pop") else " - 1"
+        answer = f"m{self.spreads.index(position)} / ({counted}{beyond})"
+        answer = f"sqrt({answer})" if name.startswith("stddev") else answer
+        return f"CASE WHEN {counted}{beyond} > 0 THEN {answer} END"
 
     def _type(self, position: int) -> str:
         return self.node.input.columns[position].type

@@ -1,4 +1,4 @@
-"""Putting deltas where their shards are, and running stages there."""
+"""Putting deltas where their shards are, and running programs there."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from tailrace import types
 from tailrace.delta import SHARD
-from tailrace.maintain import stage
-from tailrace.maintain.stage import Rule
+from tailrace.maintain import program
+from tailrace.maintain.fragments import Fields, Fragment, link
+from tailrace.maintain.program import INPUT, fed_name
 from tailrace.source.assignment import Handed
+from tailrace.source.frames import frame
 
 HASH_OF_NOTHING = 42  # Spark's hash of no columns is its seed
 
 
 @dataclass(frozen=True)
 class Stages:
-    """Stages of one job. `tasks` of a stage divide the shards among them; with one task nothing is shuffled."""
+    """Tasks of one job. `tasks` of a stage divide the shards among them; with one task nothing is shuffled."""
 
+    spark: SparkSession
     store: str
+    nodes: int
     shards: int
     tasks: int
     handed: Handed
@@ -32,7 +35,7 @@ class Stages:
     def single(self) -> bool:
         return self.tasks == 1
 
-    def merge(self, frames: list[DataFrame]) -> DataFrame:
+    def merge(self, frames: Sequence[DataFrame]) -> DataFrame:
         if len(frames) == 1:
             return frames[0]
         union = reduce(DataFrame.union, frames)
@@ -44,22 +47,42 @@ class Stages:
             return f"CAST({HASH_OF_NOTHING % self.shards} AS INT) AS {SHARD}"
         return f"CAST(pmod(hash({', '.join(names)}), {self.shards}) AS INT) AS {SHARD}"
 
-    def place(self, frame: DataFrame, names: Sequence[str], there: bool) -> DataFrame:
-        """The frame with its shards, shuffled unless its rows are `there` already."""
-        frame = frame.selectExpr("*", self.shard(names))
-        return frame if there else self.shuffle(frame)
-
-    def shuffle(self, frame: DataFrame) -> DataFrame:
+    def shuffle(self, rows: DataFrame) -> DataFrame:
         if self.single:
-            return frame
-        return frame.repartitionById(self.tasks, F.expr(f"pmod({SHARD}, {self.tasks})"))
+            return rows
+        return rows.repartitionById(self.tasks, F.expr(f"pmod({SHARD}, {self.tasks})"))
 
-    def run(self, frame: DataFrame, rule: Rule, schema: str | None = None) -> DataFrame:
-        store, handed = self.store, self.handed
+    def tagged(self, frames: Sequence[DataFrame], fields: Sequence[Fields]) -> DataFrame:
+        """Several frames as one, each with columns of its own but for the shard, by which they are shuffled."""
+        if len(frames) == 1:
+            return frames[0]
+        parts = []
+        for number, rows in enumerate(frames):
+            picked = [
+                f"{name} AS {fed_name(n, name)}" if n == number else f"CAST(NULL AS {kind}) AS {fed_name(n, name)}"
+                for n, own in enumerate(fields)
+                for name, kind in own
+                if name != SHARD
+            ]
+            shard = SHARD if SHARD in rows.columns else f"CAST(NULL AS INT) AS {SHARD}"
+            parts.append(rows.selectExpr(*picked, f"CAST({number} AS TINYINT) AS {INPUT}", shard))
+        return self.shuffle(self.merge(parts))
+
+    def run(self, roots: Sequence[Fragment]) -> DataFrame:
+        """The frame whose tasks run these fragments, which all give the same columns."""
+        linked, feeds = link(roots)
+        schema = ", ".join(f"{name} {kind}" for name, kind in roots[0].fields)
+        store, nodes, handed = self.store, self.nodes, self.handed
+        if not feeds:
+            spread = not self.single
+
+            def read(partition: int) -> Iterator[pa.RecordBatch]:
+                return program.read(linked, store, [partition] if spread else range(nodes), handed)
+
+            return frame(self.spark, nodes if spread else 1, read, schema)
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return stage.run(batches, rule, store, handed)
+            return program.run(batches, linked, store, nodes, handed)
 
-        if schema is None:
-            schema = ", ".join(f"{f.name} {types.name(f.type)}" for f in rule.output)
-        return frame.mapInArrow(task, schema)
+        frames = [f.operator for f in feeds if isinstance(f.operator, DataFrame)]
+        return self.tagged(frames, [f.fields for f in feeds]).mapInArrow(task, schema)

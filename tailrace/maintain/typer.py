@@ -8,8 +8,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.delta import column
+from tailrace.maintain.expressions import compile
 from tailrace.plan.typer import ExpressionFault
 from tailrace.types import Column
+
+REMEMBERED = 10_000
+_ANSWERS: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]] = {}
 
 
 def reason(error: Exception) -> str:
@@ -22,10 +26,24 @@ def reason(error: Exception) -> str:
 
 
 class SparkTyper:
+    """Asks Spark; but not for what tasks evaluate themselves, whose types are known, nor for the same twice."""
+
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def types(self, columns: Sequence[Column], expressions: Sequence[str]) -> list[str]:
+        kinds = {column(i): c.type for i, c in enumerate(columns)}
+        asked = (tuple(kinds.values()), tuple(expressions))
+        if asked not in _ANSWERS:
+            compiled = [compile(e, kinds) for e in expressions]
+            known = [c.type for c in compiled if c is not None]
+            found = known if len(known) == len(expressions) else self._asked(columns, expressions)
+            if len(_ANSWERS) >= REMEMBERED:
+                _ANSWERS.clear()
+            _ANSWERS[asked] = tuple(found)
+        return list(_ANSWERS[asked])
+
+    def _asked(self, columns: Sequence[Column], expressions: Sequence[str]) -> list[str]:
         empty = self._spark.range(0).selectExpr(
             *(f"CAST(NULL AS {c.type}) AS {column(i)}" for i, c in enumerate(columns))
         )

@@ -13,11 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tailrace.plan.nodes import Aggregate, Call, Join, Key, Node, walk
+from tailrace.plan.joining import lowered
+from tailrace.plan.nodes import Aggregate, Call, Join, Key, Node, TopK, Window, walk
 from tailrace.types import Column, is_float, is_scalar
 
-Kind = Literal["rows", "accumulators", "values", "outputs"]
+Kind = Literal["rows", "accumulators", "values", "outputs", "ordered"]
 RuleName = Literal["additive", "extreme", "distinct", "generic"]
+
+Stateful = Join | Aggregate | Window | TopK  # the operators that keep state
 
 # Digits of a decimal up to which neither Spark's own sum nor value times weight can overflow 38 digits.
 WIDE = 28
@@ -25,6 +28,7 @@ WIDE = 28
 SPLIT = 6
 # Digits of a decimal up to which sum / count keeps every digit that Spark's AVG shows.
 AVERAGED = 18
+SPREADS = ("std", "stddev", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "variance")
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)\Z")
 
@@ -71,11 +75,25 @@ def generic_arrangements(node: Aggregate) -> tuple[Arrangement, Arrangement]:
     )
 
 
+def window_arrangements(node: Window) -> tuple[Arrangement, Arrangement]:
+    """The rows of each partition, and those rows with the values that the windows last had."""
+    return (
+        _arrangement("rows", node.input, node.partition, (True,) * len(node.partition)),
+        _arrangement("outputs", node, node.partition),
+    )
+
+
+def top_arrangement(node: TopK) -> Arrangement:
+    """The rows of each partition in order, however many of them are asked for."""
+    by = (*node.partition, *(p for p, _, _ in node.order))
+    return _arrangement("ordered", node.input, by, node.partition, node.order)
+
+
 def arrangements(root: Node) -> list[tuple[Node, list[Arrangement]]]:
     """The stateful nodes of a plan, inputs first, each once, with the state each keeps."""
     found: dict[str, tuple[Node, list[Arrangement]]] = {}
-    for node in walk(root):
-        if isinstance(node, Join | Aggregate):
+    for node in walk(lowered(root)):
+        if isinstance(node, Stateful):
             found[node.fingerprint] = node, _kept(node)
     return list(found.values())
 
@@ -85,9 +103,13 @@ def fingerprints(root: Node) -> list[str]:
     return list(dict.fromkeys(a.fingerprint for _, kept in arrangements(root) for a in kept))
 
 
-def _kept(node: Join | Aggregate) -> list[Arrangement]:
+def _kept(node: Stateful) -> list[Arrangement]:
     if isinstance(node, Join):
         return list(dict.fromkeys(join_arrangements(node)))
+    if isinstance(node, Window):
+        return list(window_arrangements(node))
+    if isinstance(node, TopK):
+        return [top_arrangement(node)]
     if is_generic(node):
         return list(generic_arrangements(node))
     accumulators, values = aggregate_arrangements(node)
@@ -113,6 +135,8 @@ def rule(call: Call, input_columns: Sequence[Column]) -> RuleName:
         return "distinct" if one_scalar else "generic"
     if call.function == "count" or (call.function == "count_if" and types):
         return "additive"
+    if call.function in SPREADS and len(types) == 1:
+        return "additive" if types[0] in _INTEGERS or is_float(types[0]) or _DECIMAL.match(types[0]) else "generic"
     summed = call.function in ("sum", "avg", "mean") and len(types) == 1
     return "additive" if summed and _adds(call, types[0]) else "generic"
 

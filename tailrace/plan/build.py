@@ -6,6 +6,8 @@ The plan says what the query means, close to how it was written; `rewrites` make
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -13,38 +15,52 @@ from tailrace.errors import SqlError
 from tailrace.plan import functions
 from tailrace.plan.dialect import place
 from tailrace.plan.environment import Environment, Relation, Relations, renamed
-from tailrace.plan.expressions import cast, column
+from tailrace.plan.generators import arguments_first, generator_item, has_generator, spread
 from tailrace.plan.grouping import Item, aggregated
-from tailrace.plan.nodes import Aggregate, Node, Project, UnionAll
+from tailrace.plan.limits import is_limited, limited, readable, sorting
+from tailrace.plan.nodes import Node, Order, Project
+from tailrace.plan.placeholders import Held, cut
 from tailrace.plan.refuse import (
+    refuse_by_name,
     refuse_clauses,
     refuse_distinct_on,
-    refuse_expression,
     refuse_recursive,
     refuse_relation,
-    refuse_set_operation,
+    unsupported,
 )
 from tailrace.plan.relations import from_clause
-from tailrace.plan.scope import Scope, expand_aliases, is_bound, output_name, unknown
+from tailrace.plan.scope import Scope, expand_aliases, output_name, unknown
+from tailrace.plan.setops import all_distinct, combined
+from tailrace.plan.subqueries import attached, restricted
 from tailrace.plan.typer import ExpressionFault, Typer, Types
+from tailrace.plan.values import inline_table
+from tailrace.plan.windows import has_window, over_groups, windowed, with_named
 from tailrace.types import Column, arrow
 
-__all__ = ["ExpressionFault", "Typer", "Types", "build"]
+__all__ = ["Built", "ExpressionFault", "Typer", "Types", "build", "build_view"]
+
+
+class Built(NamedTuple):
+    """A query's plan, and the order of its columns that it is read in."""
+
+    node: Node
+    order: Order = ()
 
 
 def build(query: exp.Expr, relations: Relations, typer: Typer | Types) -> Node:
-    """The plan of a view's query.
+    """The plan of a view's query. `relations(name)` is the plan of a table or view, or None."""
+    return build_view(query, relations, typer).node
 
-    `relations(name)` is the plan of a table or view, or None. ORDER BY without LIMIT is dropped: a view
-    has no order, its readers do.
-    """
+
+def build_view(query: exp.Expr, relations: Relations, typer: Typer | Types) -> Built:
+    """The plan, and the order that readers of the view see: rows of a relation have none, its readers do."""
     types = typer if isinstance(typer, Types) else Types(typer)
     try:
-        node = _query(query, Environment(relations, types, {}))
+        node, order = _built(query, Environment(relations, types, {}, _query))
     except RecursionError:
         raise SqlError(message="the query is nested too deeply") from None
     _require_storable(node, query)
-    return node
+    return Built(node, readable(order, node))
 
 
 def _require_storable(node: Node, query: exp.Expr) -> None:
@@ -70,17 +86,35 @@ def _item_place(query: exp.Expr, index: int, count: int) -> dict[str, int]:
 
 
 def _query(query: exp.Expr, env: Environment) -> Node:
+    return _built(query, env).node
+
+
+def _built(query: exp.Expr, env: Environment) -> Built:
     env = _with_ctes(query, env)
     if isinstance(query, exp.Select):
         return _select(query, env)
     refuse_clauses(query)
     if isinstance(query, exp.Subquery):
-        return _query(query.this, env)
-    if isinstance(query, exp.Union) and not query.args.get("by_name"):
-        return _union(query, env)
+        inner = _built(query.this, env)
+        return _ordered(inner.node, query, env) if query.args.get("order") or is_limited(query) else inner
     if isinstance(query, exp.SetOperation):
-        raise refuse_set_operation(query)
+        refuse_by_name(query)
+        node = combined(query, _query(query.this, env), _query(query.expression, env), env)
+        return _ordered(node, query, env)
+    if isinstance(query, exp.Values):
+        return _ordered(inline_table(query, env), query, env)
     raise refuse_relation(query)
+
+
+def _ordered(node: Node, query: exp.Expr, env: Environment) -> Built:
+    """ORDER BY and LIMIT of a set operation or of a query in parentheses, which see its columns alone."""
+    relation = Relation(node, Scope.of(node, None))
+    items = [Item(e.name, e.reference(query)) for e in relation.scope.entries]
+    sort = sorting(query, items, relation.scope)
+    if is_limited(query):
+        extended = _projected(relation, [*items, *sort.hidden], env) if sort.hidden else node
+        return Built(limited(extended, sort.order, query, len(items)), sort.order)
+    return Built(node, sort.order)
 
 
 def _with_ctes(query: exp.Expr, env: Environment) -> Environment:
@@ -98,63 +132,99 @@ def _with_ctes(query: exp.Expr, env: Environment) -> Environment:
     return env
 
 
-def _select(select: exp.Select, env: Environment) -> Node:
+def _select(select: exp.Select, env: Environment) -> Built:
     refuse_clauses(select)
     refuse_distinct_on(select)
     relation = from_clause(select, env, _query)
     where = select.args.get("where")
     if where is not None:
-        relation = env.filter(relation, where.this, "WHERE")
-    items = _items(select, relation.scope)
-    for item in items:
-        refuse_expression(item.tree)
-    _check_order(select, relation.scope, items)
-    group, having = select.args.get("group"), select.args.get("having")
-    if group is not None or having is not None or any(functions.has_aggregate(i.tree) for i in items):
-        node = aggregated(relation, items, group, having, env)
-    else:
-        node = _projected(relation, items, env)
+        condition = env.condition(where.this, relation, "WHERE")
+        relation = restricted(relation, condition, where.this, "WHERE", env)
+    items = [replace(i, tree=with_named(i.tree, select)) for i in _items(select, relation.scope, env.held)]
+    if has_generator(items):
+        node = _spread(select, relation, items, env)
+        return _ordered(all_distinct(node) if select.args.get("distinct") else node, select, env)
+    sort = sorting(select, items, relation.scope)
+    hidden = [Item(i.name, with_named(i.tree, select)) for i in sort.hidden] if is_limited(select) else []
+    node = _selected(select, relation, items, hidden, env)
     if select.args.get("distinct") is not None:
-        node = _distinct(node)
-    return node
+        if hidden:
+            raise SqlError(message="ORDER BY of SELECT DISTINCT needs a column that it shows", **place(hidden[0].tree))
+        node = all_distinct(node)
+    return Built(limited(node, sort.order, select, len(items)) if is_limited(select) else node, sort.order)
 
 
-def _check_order(select: exp.Select, scope: Scope, items: Sequence[Item]) -> None:
-    """ORDER BY is dropped, yet a mistake in it is one."""
-    order = select.args.get("order")
-    if order is None:
-        return
-    refuse_expression(order)
-    names = [i.name for i in items]
-    for node in order.find_all(exp.Column):
-        known = is_bound(node) or node.name.lower() in map(str.lower, names)
-        if not known and scope.find(node) is None:
-            raise unknown("column", node.name, [*names, *(e.name for e in scope.entries)], node)
+def _spread(select: exp.Select, relation: Relation, items: Sequence[Item], env: Environment) -> Node:
+    """A select list with functions that make rows: grouped first, if it is, then spread."""
+    group, having = select.args.get("group"), select.args.get("having")
+    trees = [i.tree for i in items]
+    if select.args.get("qualify") or any(has_window(t) for t in trees):
+        raise unsupported("a window function beside explode() and its kin", select, "put one of them in a subquery")
+    if group is not None or having is not None or any(functions.has_aggregate(t) for t in trees):
+        below, items = arguments_first(items)
+        relation = Relation(aggregated(relation, below, group, having, env), Scope(()))
+    return _projected(*spread(relation, items, env), env)
+
+
+def _selected(
+    select: exp.Select, relation: Relation, items: Sequence[Item], hidden: Sequence[Item], env: Environment
+) -> Node:
+    """The select list, and after it what only ORDER BY reads: grouped, windowed, qualified, projected."""
+    listed = [*items, *hidden]
+    qualify = _qualify(select, relation.scope, items, env)
+    group, having = select.args.get("group"), select.args.get("having")
+    trees = [i.tree for i in listed] + qualify
+    grouped = group is not None or having is not None or any(functions.has_aggregate(t) for t in trees)
+    if qualify or any(has_window(t) for t in trees):
+        if grouped:
+            pieces, trees = over_groups(trees)
+            relation = Relation(aggregated(relation, items, group, having, env, pieces), Scope(()))
+        relation, trees = windowed(relation, trees, env)
+        for tree in trees[len(listed) :]:
+            relation = restricted(relation, env.condition(tree, relation, "QUALIFY"), tree, "QUALIFY", env)
+        listed = [Item(i.name, tree) for i, tree in zip(listed, trees, strict=False)]
+    elif grouped:
+        return aggregated(relation, items, group, having, env, listed)
+    return _projected(relation, listed, env)
+
+
+def _qualify(select: exp.Select, scope: Scope, items: Sequence[Item], env: Environment) -> list[exp.Expr]:
+    """The condition of QUALIFY, which may use aliases of the select list."""
+    clause = select.args.get("qualify")
+    if clause is None:
+        return []
+    aliases = {i.name.lower(): i.tree for i in reversed(items)}
+    tree = expand_aliases(cut(clause.this, env.held), aliases, lambda c: scope.find(c) is None)
+    return [with_named(tree, select)]
 
 
 def _projected(relation: Relation, items: Sequence[Item], env: Environment) -> Node:
-    texts = [env.resolve(i.tree, relation) for i in items]
+    relation, texts = attached(relation, [env.resolve(i.tree, relation) for i in items], env)
     types = env.types.of(relation.node.columns, texts, [i.tree for i in items])
     output = tuple(Column(i.name, kind) for i, kind in zip(items, types, strict=True))
     return Project(relation.node, tuple(texts), output)
 
 
-def _distinct(node: Node) -> Node:
-    return Aggregate(node, tuple(range(len(node.columns))), ())
-
-
-def _items(select: exp.Select, scope: Scope) -> list[Item]:
+def _items(select: exp.Select, scope: Scope, held: Held) -> list[Item]:
     """The select list with stars expanded and aliases of earlier items replaced by what they stand for."""
     items: list[Item] = []
     aliases: dict[str, exp.Expr] = {}
     for tree in select.expressions:
-        if tree.is_star and not isinstance(tree, exp.Anonymous):
+        if tree.is_star and not isinstance(tree, exp.Anonymous | exp.Query):
             items += _star(tree, scope)
+            continue
+        made = generator_item(tree, len(items))
+        if made is not None:
+            item, reference = made
+            body = expand_aliases(item.tree, aliases, lambda c: scope.find(c) is None)
+            items.append(replace(item, tree=body))
+            if reference is not None:
+                aliases.setdefault(reference.name.lower(), reference)
             continue
         if isinstance(tree, exp.Aliases):
             raise SqlError(message="an expression has one alias", **place(tree))
         name = tree.alias if isinstance(tree, exp.Alias) else output_name(tree)
-        body = tree.this if isinstance(tree, exp.Alias) else tree
+        body = cut(tree.this if isinstance(tree, exp.Alias) else tree, held)
         body = expand_aliases(body, aliases, lambda c: scope.find(c) is None)
         items.append(Item(name, body))
         if isinstance(tree, exp.Alias):
@@ -172,31 +242,3 @@ def _star(tree: exp.Expr, scope: Scope) -> list[Item]:
             raise unknown("column", item.name, [e.name for e in entries], item)
     names = {item.name.lower() for item in left_out}
     return [Item(e.name, e.reference(tree)) for e in entries if e.name.lower() not in names]
-
-
-def _union(query: exp.Union, env: Environment) -> Node:
-    """UNION ALL by position, each branch cast to the common types; UNION is its DISTINCT."""
-    branches = [_query(query.this, env), _query(query.expression, env)]
-    widths = [len(b.columns) for b in branches]
-    if widths[0] != widths[1]:
-        message = f"UNION of {widths[0]} and {widths[1]} columns"
-        raise SqlError(message=message, **place(query.expression))
-    columns = zip(*(b.columns for b in branches), strict=True)
-    types = [env.types.common(one.type, other.type) for one, other in columns]
-    names = [c.name for c in branches[0].columns]
-    parts: list[Node] = []
-    for branch in (_as_types(b, names, types) for b in branches):
-        # UNION ALL is associative, and its first branch names the columns either way.
-        parts += branch.branches if isinstance(branch, UnionAll) else [branch]
-    node = UnionAll(tuple(parts))
-    return _distinct(node) if query.args.get("distinct") else node
-
-
-def _as_types(node: Node, names: Sequence[str], types: Sequence[str]) -> Node:
-    if [c.type for c in node.columns] == list(types):
-        return node if isinstance(node, UnionAll) else renamed(node, names)
-    expressions = tuple(
-        column(i) if c.type == kind else cast(column(i), kind)
-        for i, (c, kind) in enumerate(zip(node.columns, types, strict=True))
-    )
-    return Project(node, expressions, tuple(map(Column, names, types)))

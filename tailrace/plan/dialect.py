@@ -67,6 +67,11 @@ class Verbatim(Spark):
 
         QUERY_MODIFIER_PARSERS = {token: _stamped(part) for token, part in Spark.Parser.QUERY_MODIFIER_PARSERS.items()}
 
+        def _parse_pivot_aggregation(self) -> exp.Expr | None:
+            # Spark takes an expression over aggregates, sqlglot a single call.
+            parsed: exp.Expr | None = self._parse_alias(self._parse_bitwise())
+            return parsed
+
         def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
             # In an expression (check_func) Spark has types only before a string, as in DATE '2026-01-31';
             # sqlglot would also read ARRAY(1, 2)[0] as a type and lose the values.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -11,14 +11,16 @@ from tailrace.errors import SqlError
 from tailrace.plan import functions
 from tailrace.plan.dialect import generate, place
 from tailrace.plan.expressions import column, conjuncts
-from tailrace.plan.joining import filtered
 from tailrace.plan.nodes import Node, Project
+from tailrace.plan.outer import Outer
+from tailrace.plan.placeholders import Held, cut, has_placeholder
 from tailrace.plan.refuse import refuse_expression
 from tailrace.plan.scope import Scope, unknown
 from tailrace.plan.typer import Types
 from tailrace.types import Column
 
 Relations = Callable[[str], Node | None]
+BuildQuery = Callable[[exp.Expr, "Environment"], Node]
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,14 @@ class Relation:
 
 @dataclass(frozen=True)
 class Environment:
+    """`query` plans a query; `held` are the subqueries in expressions, `outer` is the query around this one."""
+
     relations: Relations
     types: Types
     ctes: Mapping[str, Node]
+    query: BuildQuery
+    held: Held = field(default_factory=Held)
+    outer: Outer | None = None
 
     def with_cte(self, name: str, node: Node) -> Environment:
         return replace(self, ctes={**self.ctes, name.lower(): node})
@@ -57,23 +64,22 @@ class Environment:
         return generate(relation.scope.resolve(tree).unnest())
 
     def condition(self, tree: exp.Expr, relation: Relation, clause: str) -> list[str]:
-        """The conjuncts of WHERE or ON."""
+        """The conjuncts of WHERE or ON, with placeholders for subqueries."""
+        tree = cut(tree, self.held)
         refuse_expression(tree)
         for node in tree.walk():
             if functions.is_aggregate(node):
                 message = f"aggregate {functions.name(node)}() cannot stand in {clause}"
                 raise SqlError(message=message + ("; use HAVING" if clause == "WHERE" else ""), **place(node))
         text = self.resolve(tree, relation)
-        self.require_boolean(relation.node.columns, text, tree, clause)
+        if not has_placeholder(text):
+            self.require_boolean(relation.node.columns, text, tree, clause)
         return conjuncts(text)
 
     def require_boolean(self, columns: Sequence[Column], text: str, origin: exp.Expr, clause: str) -> None:
         (found,) = self.types.of(columns, [text], [origin])
         if found not in ("boolean", "void"):
             raise SqlError(message=f"{clause} needs a condition, not a value of type {found}", **place(origin))
-
-    def filter(self, relation: Relation, tree: exp.Expr, clause: str) -> Relation:
-        return replace(relation, node=filtered(relation.node, self.condition(tree, relation, clause)))
 
 
 def renamed(node: Node, names: Sequence[str]) -> Node:

@@ -15,10 +15,24 @@ from typing import Any
 
 from sqlglot import exp
 
-from tailrace.plan.arrangements import Arrangement, arrangements, fingerprints, is_generic, rule
+from tailrace.plan.arrangements import Arrangement, Stateful, arrangements, fingerprints, is_generic, rule
 from tailrace.plan.dialect import generate
 from tailrace.plan.expressions import parse_expr, position_of, with_fields
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll
+from tailrace.plan.joining import lowered
+from tailrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Join,
+    Node,
+    OneRow,
+    Order,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+)
 from tailrace.plan.zones import Zone, begins_zone, view_place, zones
 
 _SHORT = 6
@@ -29,6 +43,8 @@ COSTS = {
     "extreme": "the values in the delta: the group's first or last value is a seek",
     "distinct": "the values in the delta: each is counted when its first copy comes and its last goes",
     "generic": "the rows of the groups in the delta: they are aggregated again",
+    "windows": "the rows of the partitions in the delta: their windows are computed again",
+    "ordered": "changed rows, and for each partition in the delta as many of its first entries as are asked for",
 }
 
 
@@ -47,14 +63,15 @@ def explain_json(name: str, views: Mapping[str, Node]) -> dict[str, Any]:
     for view, plan in views.items():
         for fingerprint in fingerprints(plan):
             users.setdefault(fingerprint, []).append(view)
-    kept = {node.fingerprint: held for node, held in arrangements(root)}
+    plan = lowered(root)
+    kept = {node.fingerprint: held for node, held in arrangements(plan)}
     shown = [c.name for c in root.columns]
     return {
         "view": name,
         "columns": [{"name": c.name, "type": c.type} for c in root.columns],
         "key": None if root.key is None else [shown[p] for p in root.key],
         "sharded_by": [shown[p] for p in view_place(root)],
-        "plan": _node(root, zones(root), kept, {f: [v for v in u if v != name] for f, u in users.items()}),
+        "plan": _node(plan, zones(plan), kept, {f: [v for v in u if v != name] for f, u in users.items()}),
     }
 
 
@@ -73,7 +90,7 @@ def _node(
     }
     if begins_zone(node):
         found["shuffled_by"] = _shuffle_columns(node)
-    if isinstance(node, Join | Aggregate):
+    if isinstance(node, Stateful):
         found["rule"] = _rule(node)
         found["cost"] = [COSTS[r] for r in _rules(node)]
         found["arrangements"] = [
@@ -97,6 +114,10 @@ def operator(node: Node) -> str:
             return "distinct"
         case UnionAll():
             return "union all"
+        case OneRow():
+            return "one row"
+        case TopK():
+            return "top"
     return type(node).__name__.lower()
 
 
@@ -118,9 +139,34 @@ def describe(node: Node) -> str:
         case Aggregate(groups=groups, calls=calls):
             grouped = "by " + ", ".join(inputs[0][p] for p in groups) if groups else "of all rows"
             return ": ".join(filter(None, (grouped, ", ".join(_named(c.sql, inputs[0]) for c in calls))))
+        case Generate(generator=generator, output=output):
+            return f"{_named(generator, inputs[0])} AS {_listed([c.name for c in output])}"
         case UnionAll(branches):
             return f"of {len(branches)}"
+        case OneRow():
+            return "of constants"
+        case Window(calls=calls):
+            shown = [f"{_named(c.sql, inputs[0])} {c.frame}".strip() for c in calls]
+            return f"{', '.join(shown)} {_arranged(node, inputs[0])}".strip()
+        case TopK(offset=offset, limit=limit):
+            asked = [] if limit is None else [str(limit)]
+            asked += [f"after {offset}"] if offset else []
+            return f"{' '.join(asked)} {_arranged(node, inputs[0])}".strip()
     return ""
+
+
+def _arranged(node: Window | TopK, columns: list[str]) -> str:
+    parts = [f"by {', '.join(columns[p] for p in node.partition)}"] if node.partition else []
+    parts += [f"ordered by {_sorted(node.order, columns)}"] if node.order else []
+    return " ".join(parts)
+
+
+def _sorted(order: Order, columns: list[str]) -> str:
+    shown = []
+    for position, ascending, nulls_first in order:
+        nulls = "" if nulls_first == ascending else f" nulls {'first' if nulls_first else 'last'}"
+        shown.append(f"{columns[position]}{'' if ascending else ' desc'}{nulls}")
+    return ", ".join(shown)
 
 
 def names(node: Node) -> list[str]:
@@ -129,26 +175,36 @@ def names(node: Node) -> list[str]:
     match node:
         case Filter():
             return inputs[0]
+        case Generate(output=output):
+            return inputs[0] + [c.name for c in output]
         case Join(kind=kind) if kind not in ("semi", "anti"):
             both = set(inputs[0]) & set(inputs[1])
             left = [f"left.{n}" if n in both else n for n in inputs[0]]
             return left + [f"right.{n}" if n in both else n for n in inputs[1]]
         case Aggregate(groups=groups, calls=calls):
             return [inputs[0][p] for p in groups] + [_named(c.sql, inputs[0]) for c in calls]
+        case Window(calls=calls):
+            return inputs[0] + [_named(c.sql, inputs[0]) for c in calls]
+        case TopK(numbered=numbered):
+            return inputs[0] + ["row_number()"] * numbered
     return [c.name for c in node.columns]
 
 
-def _rules(node: Join | Aggregate) -> list[str]:
+def _rules(node: Stateful) -> list[str]:
     if isinstance(node, Join):
         return ["inner" if node.kind == "inner" else "outer"]
+    if isinstance(node, Window | TopK):
+        return ["windows" if isinstance(node, Window) else "ordered"]
     if is_generic(node):
         return ["generic"]
     return list(dict.fromkeys(rule(c, node.input.columns) for c in node.calls)) or ["additive"]
 
 
-def _rule(node: Join | Aggregate) -> str:
+def _rule(node: Stateful) -> str:
     if isinstance(node, Join):
         return "bilinear" if node.kind == "inner" else "bilinear, and rows that gain or lose their match"
+    if isinstance(node, Window | TopK):
+        return "affected partitions" if isinstance(node, Window) else "first entries before and after"
     return ", ".join(_rules(node)) if not is_generic(node) else "affected groups"
 
 
@@ -158,6 +214,8 @@ def _shuffle_columns(node: Node) -> list[str]:
             return [names(left)[p] for p in on]
         case Aggregate(source, groups):
             return [names(source)[p] for p in groups]
+        case Window(source, partition) | TopK(source, partition):
+            return [names(source)[p] for p in partition]
     return []
 
 
@@ -211,12 +269,28 @@ def compact(node: Node) -> str:
             return f"filter({condition}; {inner})"
         case Project(expressions=expressions):
             return f"project({', '.join(expressions)}; {inner})"
-        case Join(kind=kind, left_on=left, right_on=right, null_safe=safe):
+        case OneRow():
+            return "one row"
+        case Generate(generator=generator):
+            return f"generate({generator}; {inner})"
+        case Join(kind=kind, left_on=left, right_on=right, null_safe=safe, condition=condition):
             met = [f"{a}{'<=>' if s else '='}{b}" for a, b, s in zip(left, right, safe, strict=True)]
+            met += [condition] if condition is not None else []
             return f"{kind}({', '.join(met)}; {inner})"
         case Aggregate(groups=groups, calls=calls):
             parts = [*(f"_{p}" for p in groups), *(c.sql for c in calls)]
             return f"aggregate({', '.join(parts)}; {inner})"
         case UnionAll():
             return f"union({inner})"
+        case Window(calls=calls):
+            shown = [" ".join(filter(None, (c.sql, c.frame))) for c in calls]
+            return f"window({' '.join(filter(None, (', '.join(shown), _compact_order(node))))}; {inner})"
+        case TopK(offset=offset, limit=limit, numbered=numbered):
+            shown = ["all" if limit is None else str(limit), f"after {offset}" if offset else ""]
+            shown += [_compact_order(node), "numbered" if numbered else ""]
+            return f"top({' '.join(filter(None, shown))}; {inner})"
     raise TypeError(type(node).__name__)
+
+
+def _compact_order(node: Window | TopK) -> str:
+    return _arranged(node, [f"_{i}" for i in range(len(node.input.columns))])

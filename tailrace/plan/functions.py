@@ -32,11 +32,19 @@ AGGREGATES = _words("""
 """)
 
 # Maintained by rules of their own (see `arrangements.rule`), which read their argument as a column.
-SIMPLE_AGGREGATES = _words("avg count count_if max mean min sum")
+SIMPLE_AGGREGATES = _words("""
+    avg count count_if max mean min std stddev stddev_pop stddev_samp sum var_pop var_samp variance
+""")
 
 GENERATORS = _words("""
     explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer stack
     variant_explode variant_explode_outer
+""")
+
+# Their first of three arguments is a unit, such as HOUR, and no column.
+UNIT_FIRST = _words("date_add date_diff dateadd datediff timediff timestampadd timestampdiff")
+UNITS = _words("""
+    microsecond millisecond second minute hour day dayofyear week month quarter year
 """)
 
 WINDOW_ONLY = _words("""
@@ -99,7 +107,13 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def has_aggregate(node: exp.Expr) -> bool:
-    return any(is_aggregate(n) for n in node.walk())
+    """Whether a group is aggregated anywhere in the tree; `sum(x) OVER ...` does not, `sum(sum(x)) OVER ...` does."""
+    return any(is_aggregate(n) and not _is_windowed(n) for n in node.walk())
+
+
+def _is_windowed(node: exp.Expr) -> bool:
+    call = whole_call(node)
+    return isinstance(call.parent, exp.Window) and call.arg_key == "this"
 
 
 def whole_call(node: exp.Expr) -> exp.Expr:

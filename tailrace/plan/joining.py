@@ -1,18 +1,24 @@
-"""Joins of two nodes under any condition, made of the equality joins that the plan has.
+"""Joins of two nodes under any condition, made of the equality joins that are maintained.
 
-A condition is a list of conjuncts over the left side's columns followed by the right side's.
+A condition is a list of conjuncts over the left side's columns followed by the right side's. What reads one side
+becomes a filter below the join or part of a key; what compares both and is no equality is left to the Join,
+which `lowered` takes apart when it is maintained.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from tailrace.errors import Unsupported
-from tailrace.plan.expressions import cast, column, conjoin, equality, is_true, refs, shift
+from tailrace.plan.dialect import generate
+from tailrace.plan.expressions import cast, column, conjoin, equality, is_true, parse_expr, refs, remap, shift
 from tailrace.plan.nodes import Filter, Join, JoinKind, Node, Project, UnionAll, column_of
 from tailrace.plan.typer import Types
 from tailrace.types import Column, is_scalar
+
+_Key = tuple[str, str, bool]  # an expression over each side, and whether two NULLs are equal
 
 # Conjuncts that read one side only may filter that side before the join, unless the side is preserved:
 # a row that fails must still come out of a LEFT join, padded.
@@ -24,7 +30,7 @@ _FILTERS_RIGHT = ("inner", "left", "semi", "anti")
 class _Split:
     """Conjuncts sorted by the sides they read; right ones are over the right side's own positions."""
 
-    keys: list[tuple[str, str, bool]] = field(default_factory=list)
+    keys: list[_Key] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     right: list[str] = field(default_factory=list)
     rest: list[str] = field(default_factory=list)
@@ -34,20 +40,39 @@ def joined(left: Node, right: Node, kind: JoinKind, condition: Sequence[str], ty
     """`left` joined with `right`: the left side's columns, then (unless semi or anti) the right side's."""
     width = len(left.columns)
     split = _split(condition, width)
-    keys, compared = _same_types(left, right, split.keys, types)
-    residual = split.rest + compared
+    # A condition on neither side holds for all pairs or for none: it may as well be on one side.
+    constant = [text for text in split.rest if not refs(text) and not is_true(text)]
+    (split.right if kind in _FILTERS_RIGHT else split.left).extend(constant)
+    split.rest = [text for text in split.rest if refs(text)]
+    keys, compared = same_types(left, right, split.keys, types)
     if kind in _FILTERS_LEFT:
         left = filtered(left, split.left)
-    else:
-        residual += split.left
+    elif split.left:
+        keys = _guarded(keys, 0, split.left)
     if kind in _FILTERS_RIGHT:
         right = filtered(right, split.right)
-    else:
-        residual += [shift(text, width) for text in split.right]
-    if not residual:
-        return _keyed(left, right, kind, keys, types)
-    matches = filtered(_keyed(left, right, "inner", keys, types), residual)
-    return matches if kind == "inner" else _completed(left, right, kind, matches)
+    elif split.right:
+        keys = _guarded(keys, 1, split.right)
+    residual = split.rest + compared
+    if not residual or kind == "inner":
+        return filtered(_keyed(left, right, kind, keys, types), residual)
+    return _keyed(left, right, kind, keys, types, conjoin(residual))
+
+
+def _guarded(keys: list[_Key], side: int, conditions: Sequence[str]) -> list[_Key]:
+    """The keys with one that is NULL, and so meets nothing, in those rows of a side that fail its conditions.
+
+    The rows themselves stay: they come out of the join unmatched.
+    """
+    at = next((i for i, key in enumerate(keys) if not key[2]), None)
+    if at is None:
+        keys, at = [*keys, ("TRUE", "TRUE", False)], len(keys)
+    one, other, _ = keys[at]
+    guard = f"CASE WHEN {conjoin(conditions)} THEN {(one, other)[side]} END"
+    guard = generate(parse_expr(guard))
+    keys = list(keys)
+    keys[at] = (guard, other, False) if side == 0 else (one, guard, False)
+    return keys
 
 
 def filtered(node: Node, condition: Sequence[str]) -> Node:
@@ -63,7 +88,7 @@ def selected(node: Node, positions: Iterable[int]) -> Node:
     return Project(node, tuple(column(p) for p in wanted), tuple(node.columns[p] for p in wanted))
 
 
-def link(text: str, width: int) -> tuple[str, str, bool] | None:
+def link(text: str, width: int) -> _Key | None:
     """An equality between the sides as (left expression, right expression, null-safe), each over its side."""
     found = equality(text)
     if found is None:
@@ -101,21 +126,24 @@ def _split(condition: Sequence[str], width: int) -> _Split:
     return split
 
 
-def _keyed(left: Node, right: Node, kind: JoinKind, keys: Sequence[tuple[str, str, bool]], types: Types) -> Node:
+def _keyed(
+    left: Node, right: Node, kind: JoinKind, keys: Sequence[_Key], types: Types, condition: str | None = None
+) -> Node:
     """An equality join; keys that are no columns yet are computed below it and dropped above it."""
     widths = len(left.columns), len(right.columns)
     left, left_on = _extended(left, [k[0] for k in keys], types)
     right, right_on = _extended(right, [k[1] for k in keys], types)
-    join = Join(left, right, kind, left_on, right_on, tuple(k[2] for k in keys))
+    if condition is not None:
+        moved = {p: p if p < widths[0] else p - widths[0] + len(left.columns) for p in refs(condition)}
+        condition = remap(condition, moved)
+    join = Join(left, right, kind, left_on, right_on, tuple(k[2] for k in keys), condition)
     shown = list(range(widths[0]))
     if kind not in ("semi", "anti"):
         shown += [len(left.columns) + p for p in range(widths[1])]
     return selected(join, shown)
 
 
-def _same_types(
-    left: Node, right: Node, keys: Sequence[tuple[str, str, bool]], types: Types
-) -> tuple[list[tuple[str, str, bool]], list[str]]:
+def same_types(left: Node, right: Node, keys: Sequence[_Key], types: Types) -> tuple[list[_Key], list[str]]:
     """The keys with both sides cast to the type they are compared in; and, as conditions, those that have
     none, or one that no arrangement is sorted by."""
     usable, compared = [], []
@@ -145,13 +173,28 @@ def _extended(node: Node, expressions: Sequence[str], types: Types) -> tuple[Nod
     return Project(node, tuple(column(i) for i in range(width)) + tuple(extra), output), positions
 
 
-def _completed(left: Node, right: Node, kind: JoinKind, matches: Node) -> Node:
-    """An outer, semi or anti join, given its matching pairs.
+def lowered(node: Node) -> Node:
+    """The plan with every join that has a condition made of joins that have none: what is maintained.
+
+    Not before, because a rewrite would see, filter and prune the matches twice and differently: as they are, both
+    uses are equal nodes and share their states.
+    """
+    below = [lowered(child) for child in node.inputs]
+    if any(new is not old for new, old in zip(below, node.inputs, strict=True)):
+        names = [f.name for f in fields(node) if f.metadata.get("input")]
+        changes: dict[str, Any] = dict(zip(names, below, strict=True)) if names else {"branches": tuple(below)}
+        node = replace(node, **changes)
+    return _completed(node) if isinstance(node, Join) and node.condition is not None else node
+
+
+def _completed(node: Join) -> Node:
+    """An outer, semi or anti join with a condition.
 
     What a pair-wise condition leaves unmatched is known only after it: `left` minus the left parts of
-    `matches`. So LEFT = matches + pad(left anti matches), and so on.
+    the matches. So LEFT = matches + pad(left anti matches), and so on.
     """
-    width = len(left.columns)
+    left, right, kind, width = node.left, node.right, node.kind, len(node.left.columns)
+    matches = filtered(replace(node, kind="inner", condition=None), [node.condition or ""])
     if kind in ("semi", "anti"):
         return _matching(left, matches, 0, kind)
     parts = [matches]
@@ -159,7 +202,7 @@ def _completed(left: Node, right: Node, kind: JoinKind, matches: Node) -> Node:
         parts.append(_padded(_matching(left, matches, 0, "anti"), (), right.columns))
     if kind in ("right", "full"):
         parts.append(_padded(_matching(right, matches, width, "anti"), left.columns, ()))
-    return UnionAll(tuple(parts))
+    return UnionAll(tuple(parts), node.key)
 
 
 def _matching(side: Node, matches: Node, offset: int, kind: JoinKind) -> Node:

@@ -21,6 +21,7 @@ from tailrace.types import Column
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 Key = tuple[int, ...]
+Order = tuple[tuple[int, bool, bool], ...]  # position, ascending, NULLs first
 
 
 class PlanError(TailraceError):
@@ -85,6 +86,22 @@ class Scan(Node):
 
 
 @dataclass(frozen=True)
+class OneRow(Node):
+    """One row without columns: what constants are computed from. It never changes."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return ()
+
+    @property
+    def key(self) -> Key | None:
+        return ()
+
+    def _identity(self) -> list[Any]:
+        return []
+
+
+@dataclass(frozen=True)
 class Filter(Node):
     """Rows for which `condition` is true."""
 
@@ -135,11 +152,39 @@ class Project(Node):
 
 
 @dataclass(frozen=True)
+class Generate(Node):
+    """Each input row beside every row that `generator` (explode, inline, stack, ...) makes of it.
+
+    `output` are the generated columns. `unique` are positions among these that tell the rows made of one input
+    row apart (None: there may be equal ones).
+    """
+
+    input: Node = field(metadata=_INPUT)
+    generator: str
+    output: tuple[Column, ...]
+    unique: Key | None = None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns + self.output
+
+    @cached_property
+    def key(self) -> Key | None:
+        if self.input.key is None or self.unique is None:
+            return None
+        return self.input.key + tuple(len(self.input.columns) + p for p in self.unique)
+
+    def _identity(self) -> list[Any]:
+        return [self.generator, [c.type for c in self.output], self.unique]
+
+
+@dataclass(frozen=True)
 class Join(Node):
     """Rows of both sides whose `left_on` and `right_on` columns are equal, and what `kind` adds.
 
     With no columns to be equal it is the cross product. `null_safe[i]` makes the i-th equality `<=>`.
-    A semi or anti join has the left side's columns only.
+    A semi or anti join has the left side's columns only. `condition` is what a pair must fulfil besides, over the
+    columns of both sides; an inner join has a Filter instead (see `joining.lowered` for how it is maintained).
     """
 
     left: Node = field(metadata=_INPUT)
@@ -148,8 +193,11 @@ class Join(Node):
     left_on: tuple[int, ...]
     right_on: tuple[int, ...]
     null_safe: tuple[bool, ...]
+    condition: str | None = None
 
     def __post_init__(self) -> None:
+        if self.condition is not None and self.kind == "inner":
+            raise PlanError(message="an inner join has no condition but its keys")
         self._require(self.left_on, self.left)
         self._require(self.right_on, self.right)
         if not len(self.left_on) == len(self.right_on) == len(self.null_safe):
@@ -177,7 +225,8 @@ class Join(Node):
         return left + tuple(len(self.left.columns) + p for p in right)
 
     def _identity(self) -> list[Any]:
-        return [self.kind, self.left_on, self.right_on, self.null_safe]
+        identity = [self.kind, self.left_on, self.right_on, self.null_safe]
+        return identity if self.condition is None else [*identity, self.condition]
 
 
 @dataclass(frozen=True)
@@ -225,9 +274,13 @@ class Aggregate(Node):
 
 @dataclass(frozen=True)
 class UnionAll(Node):
-    """The rows of all branches, duplicates kept. Branches have the same types."""
+    """The rows of all branches, duplicates kept. Branches have the same types.
+
+    `unique` is a key that whoever made the branches knows of.
+    """
 
     branches: tuple[Node, ...]
+    unique: Key | None = None
 
     def __post_init__(self) -> None:
         if len({tuple(c.type for c in b.columns) for b in self.branches}) != 1:
@@ -243,13 +296,90 @@ class UnionAll(Node):
 
     @property
     def key(self) -> Key | None:
-        return None
+        return self.unique
 
     def _identity(self) -> list[Any]:
-        return []
+        return [] if self.unique is None else [self.unique]
 
 
-KINDS: dict[str, type[Node]] = {k.__name__: k for k in (Scan, Filter, Project, Join, Aggregate, UnionAll)}
+@dataclass(frozen=True)
+class WindowCall:
+    """One window function over input positions: `sql` is the call, `frame` what follows ORDER BY in its OVER."""
+
+    function: str
+    args: tuple[int, ...]
+    sql: str
+    frame: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Window(Node):
+    """The input's columns, and one more per call: its value over the row's partition, in `order`.
+
+    What the order leaves open, functions that look at single rows see in the order of `ties` (see `order.py`).
+    """
+
+    input: Node = field(metadata=_INPUT)
+    partition: tuple[int, ...]
+    order: Order
+    calls: tuple[WindowCall, ...]
+
+    def __post_init__(self) -> None:
+        self._require(self.partition, self.input)
+        self._require(tuple(p for p, _, _ in self.order), self.input)
+        for call in self.calls:
+            self._require(call.args, self.input)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns + tuple(Column(c.sql.lower(), c.type) for c in self.calls)
+
+    @property
+    def key(self) -> Key | None:
+        return self.input.key
+
+    def _identity(self) -> list[Any]:
+        return [self.partition, self.order, [[c.sql, c.frame, c.type] for c in self.calls]]
+
+
+@dataclass(frozen=True)
+class TopK(Node):
+    """Of each partition the rows from `offset` on, `limit` of them (None: all), in `order`, then by `ties`.
+
+    `numbered` appends each row's number in its partition, from 1.
+    """
+
+    input: Node = field(metadata=_INPUT)
+    partition: tuple[int, ...]
+    order: Order
+    offset: int
+    limit: int | None
+    numbered: bool
+
+    def __post_init__(self) -> None:
+        self._require(self.partition, self.input)
+        self._require(tuple(p for p, _, _ in self.order), self.input)
+        if self.numbered and self.limit is None:
+            raise PlanError(message="every number of a partition may change: a Window, not a TopK")
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns + ((Column("row_number()", "int"),) if self.numbered else ())
+
+    @property
+    def key(self) -> Key | None:
+        if self.input.key is not None or not self.numbered:
+            return self.input.key
+        return (*self.partition, len(self.input.columns))
+
+    def _identity(self) -> list[Any]:
+        return [self.partition, self.order, self.offset, self.limit, self.numbered]
+
+
+KINDS: dict[str, type[Node]] = {
+    k.__name__: k for k in (Scan, OneRow, Filter, Project, Generate, Join, Aggregate, UnionAll, Window, TopK)
+}
 
 
 def column_of(expression: str) -> int | None:
@@ -262,8 +392,10 @@ def _never_null(node: Node) -> bool:
     match node:
         case Scan():
             return True
-        case Filter(source) | Project(source):
+        case Filter(source) | Project(source) | Window(source):
             return _never_null(source)
+        case TopK(source):
+            return source.key is not None and _never_null(source)
         case Join(left, right, kind):
             return _never_null(left) and (kind in ("semi", "anti") or (kind == "inner" and _never_null(right)))
     return False
@@ -282,7 +414,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 def to_json(value: Any) -> Any:
     """A node as JSON values; `from_json` gives an equal node back."""
-    if isinstance(value, Node | Call):
+    if isinstance(value, Node | Call | WindowCall):
         return {"node": type(value).__name__} | {f.name: to_json(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Column):
         return [value.name, value.type]
@@ -297,8 +429,8 @@ def from_json(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     data = {k: from_json(v) for k, v in value.items() if k != "node"}
-    if value["node"] == "Call":
-        return Call(**data)
+    if value["node"] in ("Call", "WindowCall"):
+        return (Call if value["node"] == "Call" else WindowCall)(**data)
     for name in ("table_columns", "output"):
         if name in data:
             data[name] = tuple(Column(*c) for c in data[name])

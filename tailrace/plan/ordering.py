@@ -7,7 +7,20 @@ from dataclasses import dataclass, replace
 
 from tailrace.plan.expressions import column, conjuncts, refs, remap
 from tailrace.plan.joining import filtered, joined, link, selected
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, column_of
+from tailrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+    column_of,
+)
 from tailrace.plan.typer import Types
 
 
@@ -43,13 +56,13 @@ def order_joins(node: Node, types: Types) -> Node:
 
 def _below(node: Node, types: Types) -> Node:
     match node:
-        case Scan():
+        case Scan() | OneRow():
             return node
         case Join(left, right):
             return replace(node, left=order_joins(left, types), right=order_joins(right, types))
         case UnionAll(branches):
-            return UnionAll(tuple(order_joins(b, types) for b in branches))
-        case Filter() | Project() | Aggregate():
+            return replace(node, branches=tuple(order_joins(b, types) for b in branches))
+        case Filter() | Project() | Generate() | Aggregate() | Window() | TopK():
             return replace(node, input=order_joins(node.input, types))
     raise TypeError(type(node).__name__)
 

@@ -22,7 +22,7 @@ POLICIES: tuple[Refresh, ...] = ("incremental", "auto", "full")
 Taken = Literal["deltas", "recomputed"]
 
 # What a row of a delta costs at an operator, by the kind of state it must look into.
-DELTA = {"accumulators": 1, "values": 2, "rows": 3, "outputs": 8}
+DELTA = {"accumulators": 1, "values": 2, "rows": 3, "ordered": 3, "outputs": 8}
 # Rows that could be handled in the time a recomputation takes before its first row: a job of its own.
 OVERHEAD = 20_000
 

@@ -22,16 +22,10 @@ def unsupported(construct: str, node: exp.Expr, reason: str = NOT_YET) -> Unsupp
 
 # Clauses of a query, by sqlglot's argument name, in the order a user would rather hear of them.
 _CLAUSES: dict[str, str] = {
-    "laterals": "LATERAL VIEW",
-    "qualify": "QUALIFY",
-    "windows": "WINDOW",
-    "limit": "LIMIT",
-    "offset": "OFFSET",
     "sort": "SORT BY",
     "cluster": "CLUSTER BY",
     "distribute": "DISTRIBUTE BY",
     "sample": "TABLESAMPLE",
-    "pivots": "PIVOT",
     "match": "MATCH_RECOGNIZE",
     "connect": "CONNECT BY",
     "prewhere": "PREWHERE",
@@ -48,25 +42,13 @@ def refuse_clauses(query: exp.Expr) -> None:
         clause = query.args.get(argument)
         if not clause:
             continue
-        if argument == "limit" and query.args.get("order"):
-            construct = "ORDER BY with LIMIT"
-        if argument == "pivots" and clause[0].args.get("unpivot"):
-            construct = "UNPIVOT"
         first = clause[0] if isinstance(clause, list) else clause
         # A clause of literals alone has places too; one of nothing takes its query's.
         raise unsupported(construct, first if place(first) else query)
 
 
 def refuse_grouping(group: exp.Expr) -> None:
-    """ROLLUP, CUBE and GROUPING SETS."""
-    for node in group.walk():
-        for kind, construct in (
-            (exp.Rollup, "ROLLUP"),
-            (exp.Cube, "CUBE"),
-            (exp.GroupingSets, "GROUPING SETS"),
-        ):
-            if isinstance(node, kind):
-                raise unsupported(construct, node if place(node) else group)
+    """What GROUP BY may say in other dialects."""
     if group.args.get("totals"):
         raise unsupported("WITH TOTALS", group)
 
@@ -80,18 +62,24 @@ def refuse_distinct_on(select: exp.Select) -> None:
 def refuse_expression(tree: exp.Expr) -> None:
     """Parts of an expression that are no function of one row or one group."""
     for node in tree.walk(bfs=False):
+        refuse_window(node)
         construct = next((found for found in _constructs(node) if found), None)
         if construct:
             raise unsupported(construct, node)
 
 
+def refuse_window(node: exp.Expr) -> None:
+    """Window functions where SQL has none: outside the select list and QUALIFY, or without OVER."""
+    if isinstance(node, exp.Window):
+        reason = "it may stand in the select list and in QUALIFY; elsewhere, select it in a subquery"
+        raise unsupported("window function (OVER) here", node, reason)
+    if functions.name(node) in functions.WINDOW_ONLY:
+        raise unsupported(f"window function {functions.name(node)}()", node, "it needs OVER (...)")
+
+
 def _constructs(node: exp.Expr) -> Iterator[str | None]:
-    for check in (_window, _subquery, _generator, _special_function, _parameter):
+    for check in (_subquery, _generator, _special_function, _parameter):
         yield check(node)
-
-
-def _window(node: exp.Expr) -> str | None:
-    return "window function (OVER)" if isinstance(node, exp.Window) else None
 
 
 def _subquery(node: exp.Expr) -> str | None:
@@ -111,23 +99,19 @@ def _generator(node: exp.Expr) -> str | None:
 
 def _special_function(node: exp.Expr) -> str | None:
     word = functions.name(node)
-    if word in functions.WINDOW_ONLY:
-        return f"window function {word}()"
     if word in functions.TIME_WINDOWS:
         return f"time window {word}()"
-    return f"{word}()" if word in ("grouping", "grouping_id") else None
+    return None
 
 
 def _parameter(node: exp.Expr) -> str | None:
     return "a parameter marker" if isinstance(node, exp.Placeholder | exp.Parameter) else None
 
 
-def refuse_set_operation(query: exp.Expr) -> Unsupported:
-    """INTERSECT and EXCEPT, and UNION matched by name."""
-    if isinstance(query, exp.Union):
-        return unsupported("UNION BY NAME", query)
-    word = "INTERSECT" if isinstance(query, exp.Intersect) else "EXCEPT"
-    return unsupported(word if query.args.get("distinct") else f"{word} ALL", query)
+def refuse_by_name(query: exp.Expr) -> None:
+    """Set operations that match columns by name: no Spark SQL."""
+    if query.args.get("by_name"):
+        raise unsupported(f"{query.key.upper()} BY NAME", query, "Spark SQL has it by position only")
 
 
 def refuse_recursive(with_: exp.Expr) -> None:
@@ -149,7 +133,6 @@ def _table_function(node: exp.Expr) -> str:
 
 
 _RELATIONS: tuple[tuple[type[exp.Expr], Callable[[exp.Expr], str]], ...] = (
-    (exp.Values, lambda _: "VALUES"),
     (exp.Lateral, _table_function),
     (exp.Unnest, lambda _: "table function unnest()"),
     (exp.Table, _table_function),

@@ -1,23 +1,27 @@
-"""FROM: tables, views, subqueries and their joins."""
+"""FROM: tables, views, subqueries, constants, generated rows and their joins."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
 from tailrace.errors import SqlError
+from tailrace.plan import functions
 from tailrace.plan.dialect import place
-from tailrace.plan.environment import Environment, Relation, renamed
+from tailrace.plan.environment import BuildQuery, Environment, Relation, renamed
 from tailrace.plan.expressions import column
+from tailrace.plan.generators import NOTHING, is_generator, lateral_join, lateral_view, table_function
 from tailrace.plan.joining import filtered, joined
 from tailrace.plan.nodes import Join, JoinKind, Node, Project
+from tailrace.plan.pivot import pivoted
+from tailrace.plan.placeholders import has_placeholder
 from tailrace.plan.refuse import refuse_clauses, refuse_relation, unsupported
 from tailrace.plan.scope import Entry, Scope, unknown
+from tailrace.plan.subqueries import joined_on
+from tailrace.plan.values import inline_table
 from tailrace.types import Column
-
-BuildQuery = Callable[[exp.Expr, Environment], Node]
 
 _KINDS: dict[tuple[str, str], JoinKind] = {
     ("", ""): "inner",
@@ -39,15 +43,29 @@ _KINDS: dict[tuple[str, str], JoinKind] = {
 def from_clause(select: exp.Select, env: Environment, build_query: BuildQuery) -> Relation:
     source = select.args.get("from_")
     if source is None:
-        reason = "a view is over at least one table or view"
-        raise unsupported("SELECT without FROM", select, reason)
-    return _with_joins(_factor(source.this, env, build_query), select, env, build_query)
+        return replace(NOTHING, scope=replace(NOTHING.scope, outer=env.outer))
+    relation = _with_joins(_factor(source.this, env, build_query), select, env, build_query)
+    for lateral in select.args.get("laterals") or ():
+        relation = lateral_view(relation, lateral, env)
+    return replace(relation, scope=replace(relation.scope, outer=env.outer))
 
 
 def _with_joins(relation: Relation, owner: exp.Expr, env: Environment, build_query: BuildQuery) -> Relation:
     for join in owner.args.get("joins") or ():
-        right = _factor(join.this, env, build_query)
-        relation = _join(relation, right, join, env)
+        if join.this.args.get("pivots"):
+            reason = "whether it is of the table or of the join is unclear; put either in a subquery"
+            raise unsupported("PIVOT of a joined table", join, reason)
+        if isinstance(join.this, exp.Lateral) and is_generator(join.this.this):
+            relation = lateral_join(relation, join, env)
+        else:
+            relation = _join(relation, _factor(join.this, env, build_query), join, env)
+        relation = _pivots(relation, join, env)
+    return relation
+
+
+def _pivots(relation: Relation, owner: exp.Expr, env: Environment) -> Relation:
+    for pivot in owner.args.get("pivots") or ():
+        relation = pivoted(relation, pivot, env)
     return relation
 
 
@@ -57,10 +75,14 @@ def _factor(node: exp.Expr, env: Environment, build_query: BuildQuery) -> Relati
         if node.args.get("db"):
             reason = "a store is one database; leave the part before the dot out"
             raise unsupported("a qualified name", node, reason)
-        relation = _aliased(env.lookup(node), node, node.name)
+        relation = _pivots(_aliased(env.lookup(node), node, node.name), node, env)
         return _with_joins(relation, node, env, build_query)
     if isinstance(node, exp.Subquery):
         return _subquery(node, env, build_query)
+    if isinstance(node, exp.Values):
+        return _pivots(_aliased(inline_table(node, env), node, None), node, env)
+    if isinstance(node, exp.Table | exp.Lateral) and (is_generator(node.this) or functions.name(node.this) == "range"):
+        return _pivots(table_function(node, env), node, env)
     raise refuse_relation(node)
 
 
@@ -70,16 +92,16 @@ def _subquery(node: exp.Subquery, env: Environment, build_query: BuildQuery) -> 
         # A join in parentheses: its tables stay in sight unless the whole has an alias.
         relation = _with_joins(_factor(inner, env, build_query), node, env, build_query)
         if not node.alias:
-            return relation
+            return _pivots(relation, node, env)
         visible = relation.scope.star()
         shown = Project(
             relation.node,
             tuple(column(e.position) for e in visible),
             tuple(Column(e.name, relation.node.columns[e.position].type) for e in visible),
         )
-        return _aliased(shown, node, None)
-    relation = _aliased(build_query(node.unnest() if not node.args.get("with_") else node, env), node, None)
-    return _with_joins(relation, node, env, build_query)
+        return _pivots(_aliased(shown, node, None), node, env)
+    relation = _aliased(build_query(inner if not node.args.get("with_") else node, env), node, None)
+    return _with_joins(_pivots(relation, node, env), node, env, build_query)
 
 
 def _aliased(source: Node, node: exp.Expr, default: str | None) -> Relation:
@@ -109,8 +131,10 @@ def _join(left: Relation, right: Relation, join: exp.Join, env: Environment) -> 
     condition: list[str] = []
     if on is not None:
         # The condition sees both sides, whatever the join then shows.
-        pairs = Relation(Join(left.node, right.node, "inner", (), (), ()), both)
+        pairs = Relation(Join(left.node, right.node, "inner", (), (), ()), replace(both, outer=env.outer))
         condition = env.condition(on, pairs, "ON")
+        if any(map(has_placeholder, condition)):
+            return joined_on(left, right, kind, condition, on, env)
     node = _join_nodes(left.node, right.node, kind, condition, env)
     return Relation(node, left.scope if kind in ("semi", "anti") else both)
 

@@ -13,9 +13,24 @@ from dataclasses import replace
 from tailrace.plan.environment import renamed
 from tailrace.plan.expressions import column, conjoin, conjuncts, refs, remap, shift, substitute
 from tailrace.plan.joining import filtered
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, UnionAll, column_of
+from tailrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+    column_of,
+)
+from tailrace.plan.numbering import first_numbers
 from tailrace.plan.ordering import order_joins
 from tailrace.plan.pruning import prune_columns
+from tailrace.plan.semijoins import push_semi_join
 from tailrace.plan.typer import Typer, Types
 
 Rewrite = Callable[[Node, Types], Node]
@@ -41,11 +56,15 @@ def _push(node: Node, conditions: list[str]) -> Node:
             below = [_tidy(substitute(c, expressions)) for c in conditions]
             return Project(_push(source, below), expressions, output)
         case UnionAll(branches):
-            return UnionAll(tuple(_push(b, conditions) for b in branches))
+            return replace(node, branches=tuple(_push(b, conditions) for b in branches))
         case Aggregate():
             return _push_aggregate(node, conditions)
+        case Generate():
+            return _push_generate(node, conditions)
         case Join():
             return _push_join(node, conditions)
+        case Window() | TopK():
+            return _push_partitions(node, conditions)
         case _:
             return filtered(node, conditions)
 
@@ -62,6 +81,19 @@ def _push_aggregate(node: Aggregate, conditions: list[str]) -> Node:
     above = [c for c in conditions if c not in below]
     source = _push(node.input, [remap(c, groups) for c in below])
     return filtered(replace(node, input=source), above)
+
+
+def _push_generate(node: Generate, conditions: list[str]) -> Node:
+    below = [c for c in conditions if refs(c) and max(refs(c)) < len(node.input.columns)]
+    above = [c for c in conditions if c not in below]
+    return filtered(replace(node, input=_push(node.input, below)), above)
+
+
+def _push_partitions(node: Window | TopK, conditions: list[str]) -> Node:
+    # A condition on partitions alone drops whole partitions; any other would change what their rows see.
+    below = [c for c in conditions if refs(c) and refs(c) <= set(node.partition)]
+    above = [c for c in conditions if c not in below]
+    return filtered(replace(node, input=_push(node.input, below)), above)
 
 
 def _push_join(node: Join, conditions: list[str]) -> Node:
@@ -98,7 +130,7 @@ def merge_projects(node: Node, types: Types) -> Node:
         case Filter(Filter(source, inner_condition), condition):
             return Filter(source, conjoin([*conjuncts(inner_condition), *conjuncts(condition)]))
         case UnionAll(branches) if any(isinstance(b, UnionAll) for b in branches):
-            return UnionAll(tuple(part for b in branches for part in _branches(b)))
+            return replace(node, branches=tuple(part for b in branches for part in _branches(b)))
     return node
 
 
@@ -108,6 +140,15 @@ def _is_identity(source: Node, expressions: Sequence[str]) -> bool:
 
 def _branches(node: Node) -> Iterable[Node]:
     return node.branches if isinstance(node, UnionAll) else (node,)
+
+
+def push_semi_joins(node: Node, types: Types) -> Node:
+    """Let a semi or anti join decide on rows before another join repeats them.
+
+    semi(0=0, inner(0=0, a, b key (0, 1)), c) -> inner(0=0, semi(0=0, a, c), b key (0, 1))
+    """
+    node = map_inputs(node, lambda child: push_semi_joins(child, types))
+    return (push_semi_join(node) if isinstance(node, Join) else None) or node
 
 
 def drop_distinct(node: Node, types: Types) -> Node:
@@ -123,21 +164,37 @@ def drop_distinct(node: Node, types: Types) -> Node:
     return node
 
 
+def limit_numbers(node: Node, types: Types) -> Node:
+    """Keep the first rows of each partition where a filter on their numbers asks for no others.
+
+    filter(_2 <= 3; window(row_number() by _0; t)) -> top(3 by _0; t)
+    """
+    return first_numbers(map_inputs(node, lambda child: limit_numbers(child, types)))
+
+
 def map_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
     """The node over changed inputs."""
     match node:
-        case Scan():
+        case Scan() | OneRow():
             return node
         case Join(left, right):
             return replace(node, left=change(left), right=change(right))
         case UnionAll(branches):
-            return UnionAll(tuple(change(b) for b in branches))
-        case Filter() | Project() | Aggregate():
+            return replace(node, branches=tuple(change(b) for b in branches))
+        case Filter() | Project() | Generate() | Aggregate() | Window() | TopK():
             return replace(node, input=change(node.input))
     raise TypeError(type(node).__name__)
 
 
-REWRITES: tuple[Rewrite, ...] = (push_filters, order_joins, merge_projects, drop_distinct, prune_columns)
+REWRITES: tuple[Rewrite, ...] = (
+    push_filters,
+    limit_numbers,
+    order_joins,
+    push_semi_joins,
+    merge_projects,
+    drop_distinct,
+    prune_columns,
+)
 
 
 def rewrite(node: Node, typer: Typer | Types) -> Node:

@@ -18,6 +18,7 @@ from tailrace.plan import functions
 from tailrace.plan.dialect import generate, place
 from tailrace.plan.expressions import column, operand, with_fields
 from tailrace.plan.nodes import Node
+from tailrace.plan.outer import Outer
 
 _POSITIONAL = re.compile(r"_\d+\Z")
 
@@ -44,7 +45,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Scope:
+    """The columns in sight; what they lack may be of the query around, `outer`."""
+
     entries: tuple[Entry, ...]
+    outer: Outer | None = None
 
     @classmethod
     def of(cls, node: Node, qualifier: str | None, names: Iterable[str] | None = None) -> Scope:
@@ -53,7 +57,7 @@ class Scope:
 
     def beside(self, other: Scope, width: int) -> Scope:
         """Both scopes, over a relation whose first `width` columns are this one's."""
-        return Scope(self.entries + tuple(e.shifted(width) for e in other.entries))
+        return replace(self, entries=self.entries + tuple(e.shifted(width) for e in other.entries))
 
     def visible(self, name: str) -> list[Entry]:
         return [e for e in self.entries if not e.hidden and e.name.lower() == name.lower()]
@@ -98,7 +102,10 @@ class Scope:
                 return node
             found = self.find(node)
             if found is None:
-                raise self._unknown(node)
+                around = self.outer.reference(node) if self.outer is not None else None
+                if around is None:
+                    raise self._unknown(node)
+                return around
             entry, fields = found
             return with_fields(_reference(entry.position, node), fields)
 
@@ -118,11 +125,13 @@ class Scope:
             word = functions.name(node)
             if word is not None:
                 self._expand_stars(node, word)
+            if word in functions.UNIT_FIRST and len(node.expressions) == 3:
+                _keep_unit(node.expressions[0])
             if word == "struct":
                 return _named_struct(node.expressions)
             if word == "arrays_zip":
                 return _named_zip(node.expressions)
-            if isinstance(node, exp.Tuple) and not isinstance(node.find_ancestor(exp.In, exp.Lambda), exp.In):
+            if isinstance(node, exp.Tuple) and not _is_list(node):
                 return _named_struct(node.expressions)
             if isinstance(node, exp.Lambda):
                 _rename_positional(node)
@@ -202,11 +211,17 @@ def _reference(position: int, origin: exp.Expr) -> exp.Column:
 
 
 def _named_struct(arguments: list[exp.Expr]) -> exp.Expr:
-    """`struct(a, b + 1)` as `named_struct('a', a, 'col2', b + 1)`, the names that Spark gives."""
+    """`struct(a, b + 1)` as `named_struct('a', a, 'col2', b + 1)`, the names that Spark gives.
+
+    But for `struct(a, a)`: no state can hold two fields of one name, and inside of an expression names mean nothing.
+    """
     pairs: list[exp.Expr] = []
+    taken: set[str] = set()
     for index, argument in enumerate(arguments):
         named = isinstance(argument, exp.Alias | exp.Column | exp.Dot)
         name = argument.alias_or_name if named else f"col{index + 1}"
+        name = name if name not in taken else f"{name}_{index + 1}"
+        taken.add(name)
         value = argument.this if isinstance(argument, exp.Alias) else argument
         pairs += [exp.Literal.string(name), value.copy()]
     return exp.Anonymous(this="named_struct", expressions=pairs)
@@ -228,6 +243,17 @@ def _named_zip(arguments: list[exp.Expr]) -> exp.Expr:
     body = exp.Anonymous(this="named_struct", expressions=pairs)
     zipped = exp.Anonymous(this="arrays_zip", expressions=hidden)
     return exp.Anonymous(this="transform", expressions=[zipped, exp.Lambda(this=body, expressions=[each])])
+
+
+def _is_list(node: exp.Tuple) -> bool:
+    """Whether (a, b) is what IN, ANY or ALL choose from, and no struct."""
+    return isinstance(node.parent, exp.Any | exp.All) or isinstance(node.find_ancestor(exp.In, exp.Lambda), exp.In)
+
+
+def _keep_unit(argument: exp.Expr) -> None:
+    """A unit of time, which is read like a column, stays the word it is."""
+    if isinstance(argument, exp.Column) and not argument.table and argument.name.lower() in functions.UNITS:
+        argument.replace(exp.Var(this=argument.name.upper()))
 
 
 def _rename_positional(node: exp.Lambda) -> None:

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tailrace.plan.nodes import Aggregate, Filter, Join, Key, Node, Project, Scan, UnionAll, column_of
+from tailrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Join,
+    Key,
+    Node,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+    column_of,
+)
 from tailrace.types import is_scalar
 
 
@@ -21,7 +34,7 @@ def placement(node: Node) -> Key | None:
         case Scan():
             # The store spreads rows over its nodes by primary key, so that is where their changes are logged.
             return _moved(node.table_key, {p: i for i, p in reversed(list(enumerate(node.positions)))})
-        case Filter(source):
+        case Filter(source) | Generate(source):
             return placement(source)
         case Project(source, expressions):
             copies = {column_of(e): i for i, e in reversed(list(enumerate(expressions)))}
@@ -30,6 +43,8 @@ def placement(node: Node) -> Key | None:
             return _join_placement(node)
         case Aggregate(_, groups):
             return tuple(range(len(groups)))
+        case Window(partition=partition) | TopK(partition=partition):
+            return partition
         case UnionAll(branches):
             places = {placement(b) for b in branches}
             return places.pop() if len(places) == 1 else None
@@ -43,8 +58,9 @@ def _moved(positions: Key | None, to: dict[int | None, int] | dict[int, int]) ->
 
 
 def _join_placement(node: Join) -> Key | None:
-    if node.kind == "full":
-        # Either side may be the padded one, and then its columns are NULL, not what the row was placed by.
+    if node.kind == "full" or node.condition is not None:
+        # Either side may be the padded one, and then its columns are NULL, not what the row was placed by. With a
+        # condition the join is made of several.
         return None
     if node.kind == "right":
         return tuple(len(node.left.columns) + p for p in node.right_on)
@@ -99,4 +115,6 @@ def begins_zone(node: Node) -> bool:
             return True
         case Aggregate(source, groups):
             return placement(source) != groups
+        case Window(source, partition) | TopK(source, partition):
+            return placement(source) != partition
     return False

@@ -17,6 +17,14 @@ class Query:
     sql: str
     reads: tuple[tuple[str, TableDef | Query], ...]
 
+    @property
+    def tables(self) -> dict[int, TableDef]:
+        """All tables under it, by id."""
+        found: dict[int, TableDef] = {}
+        for _, source in self.reads:
+            found.update(source.tables if isinstance(source, Query) else {source.id: source})
+        return found
+
 
 def query_rows(spark: SparkSession, store: Store, query: Query, cut: Cut) -> DataFrame:
     """The answer over the tables at a cut. `spark` is a session of its own: its temporary views are replaced."""

@@ -124,6 +124,7 @@ def _start(cores: int | None, memory: str) -> SparkSession:
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()} -XX:+UseParallelGC",
         "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "tailrace.maintain.daemon",
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.cleaner.referenceTracking.blocking": "false",
         "spark.sql.codegen.cache.maxEntries": "1000",

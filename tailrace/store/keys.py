@@ -10,13 +10,16 @@ Per column a marker, 0 for NULL (which sorts first) and 1 for a value, then the 
 
 Each column ends by itself, so the key of the first columns is a prefix of the whole key, and no value
 is a prefix of another: a scan of a prefix sees the rows that have it, and no others.
+
+A column may be ordered otherwise: descending flips every bit of its values, and NULLs that come last have
+the marker 2. Both keep all of the above.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,19 +29,37 @@ from tailrace.store.arrays import LONG_DIGITS, Vector, normalise, unscaled
 from tailrace.store.rows import RowCodec
 from tailrace.store.scalars import days, micros
 
-__all__ = ["KeyCodec", "normalise"]
+__all__ = ["Direction", "KeyCodec", "normalise"]
 
 _Fields = list[tuple[str, Any]]
 _SIGN = 1 << 63
+_FLIPS = bytes(255 - byte for byte in range(256))
+
+
+class Direction(NamedTuple):
+    """How a column of a key is ordered."""
+
+    ascending: bool = True
+    nulls_first: bool = True
+
+
+_USUAL = Direction()
 
 
 class KeyCodec:
-    """Encodes keys whose columns have these types; a shorter key is encoded as a prefix."""
+    """Encodes keys whose columns have these types; a shorter key is encoded as a prefix.
 
-    def __init__(self, types: Sequence[pa.DataType]) -> None:
+    `directions` are those of the first columns; all others ascend, NULLs first.
+    """
+
+    def __init__(self, types: Sequence[pa.DataType], directions: Sequence[Direction] = ()) -> None:
         self.types = tuple(types)
+        self._directions = [*directions, *[_USUAL] * (len(self.types) - len(directions))]
         self._nested = [_nested(kind) for kind in self.types]
-        self._writers = [_writer(kind, rows) for kind, rows in zip(self.types, self._nested, strict=True)]
+        self._writers = [
+            _directed(_writer(kind, rows), direction)
+            for kind, rows, direction in zip(self.types, self._nested, self._directions, strict=True)
+        ]
 
     def encode(self, columns: Sequence[pa.Array | pa.ChunkedArray], length: int | None = None) -> pa.LargeBinaryArray:
         """The key of each row; `length` is the number of rows, needed when there are no columns.
@@ -52,15 +73,16 @@ class KeyCodec:
             raise ValueError("a key without columns needs a length")
         parts: list[pa.LargeBinaryArray] = []
         fields: _Fields = []
-        for column, kind, rows in zip(columns, self.types, self._nested, strict=False):
+        for column, kind, rows, way in zip(columns, self.types, self._nested, self._directions, strict=False):
             if arrays.storage(kind) is not None:
-                fields += _fixed_fields(normalise(arrays.flat(column, kind)))
+                fields += _directed_fields(_fixed_fields(normalise(arrays.flat(column, kind))), way)
                 continue
             array = arrays.flat(column, arrays.LARGE_BINARY if rows is None else kind)
             mask = arrays.valid(array)
-            fields.append(("u1", 1 if mask is None else mask))
-            parts += [_packed(fields, count), _escaped(_bytes(array, rows))]
-            fields = [("u1", 0)]
+            fields.append(_marker(1 if mask is None else mask, way))
+            text = _escaped(_bytes(array, rows))
+            parts += [_packed(fields, count), text if way.ascending else _flipped(text)]
+            fields = [("u1", 0 if way.ascending else 255)]
         if fields or not parts:
             parts.append(_packed(fields, count))
         return arrays.joined(parts)
@@ -105,6 +127,24 @@ def _fixed_fields(array: pa.Array) -> _Fields:
     else:
         flip = sign
     return [marker, (f">u{size}", _present(bits ^ flip, mask))]
+
+
+def _marker(present: Any, way: Direction) -> tuple[str, Any]:
+    """0 or, where NULLs come last, 2 for a NULL; 1 for a value."""
+    return ("u1", present if way.nulls_first else 2 - np.asarray(present, np.uint8))
+
+
+def _directed_fields(fields: _Fields, way: Direction) -> _Fields:
+    (_, present), *values = fields
+    if not way.ascending:
+        values = [(item, ~v) for item, v in values]
+    return [_marker(present, way), *values]
+
+
+def _flipped(array: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    edges = arrays.offsets(array)
+    data = np.frombuffer(arrays.content(array), np.uint8, count=int(edges[-1] - edges[0]), offset=int(edges[0]))
+    return arrays.cells(~data, edges - edges[0])
 
 
 def _present(values: Vector, mask: Vector | None) -> Vector:
@@ -155,6 +195,18 @@ def _writer(kind: pa.DataType, rows: RowCodec | None) -> Callable[[Any], bytes]:
     if pa.types.is_timestamp(kind):
         return _integer_writer(8, micros)
     return _integer_writer(kind.bit_width // 8, days if pa.types.is_date32(kind) else None)
+
+
+def _directed(write: Callable[[Any], bytes], way: Direction) -> Callable[[Any], bytes]:
+    if way == _USUAL:
+        return write
+    null = b"\0" if way.nulls_first else b"\2"
+
+    def directed(value: Any) -> bytes:
+        rest = write(value)[1:]
+        return (null if value is None else b"\1") + (rest if way.ascending else rest.translate(_FLIPS))
+
+    return directed
 
 
 def _opaque(value: Any, kind: pa.DataType, rows: RowCodec) -> bytes:

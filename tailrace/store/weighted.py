@@ -15,6 +15,11 @@ _WEIGHT = struct.Struct("<q")
 ONE = pa.scalar(_WEIGHT.pack(1), pa.large_binary())  # the weight in front of a row that is there once
 
 
+def weight_of(entry: bytes) -> int:
+    weight: int = _WEIGHT.unpack_from(entry)[0]
+    return weight
+
+
 def row_of(entry: bytes) -> bytes:
     return entry[_WEIGHT.size :]
 

@@ -5,22 +5,27 @@
 Both are multisets: a row that should be there twice and is there once is one missing row. DOUBLE and
 FLOAT columns are equal within 1e-9 relative, as their sums depend on the order; everything else is exact.
 Views that the view reads are recomputed too, from the tables: an error below cannot hide itself.
+
+SQL may leave open which of several equal rows come first. A view that differs from Spark's choice is then
+compared with its plan's choice, which is one for all epochs (`planned.py`); the report says so.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace import types
+from tailrace.plan.joining import lowered
 from tailrace.source.queries import Query, query_rows
 from tailrace.source.session import session
 from tailrace.store.base import Cut, Store
 from tailrace.store.pins import Pin
+from tailrace.verify.planned import Planned, leaves_ties_open
 from tailrace.views.definition import ViewDef
 from tailrace.views.frames import WEIGHT_COLUMN, view_rows
 
@@ -34,7 +39,10 @@ _ALIKE = (
 
 @dataclass(frozen=True)
 class Report:
-    """What a verification found. `ok` means that there is nothing missing and nothing extra."""
+    """What a verification found. `ok` means that there is nothing missing and nothing extra.
+
+    `by` is what the view was compared with: its SQL, or its plan where the SQL has several right answers.
+    """
 
     view: str
     ok: bool
@@ -44,12 +52,20 @@ class Report:
     cut: Cut
     epoch: int
     examples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    by: Literal["sql", "plan"] = "sql"
 
 
 def verify(spark: SparkSession, store: Store, view: ViewDef, query: Query, pin: Pin) -> Report:
     """Compare a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut."""
     fresh = session(spark)
-    computed = query_rows(fresh, store, query, pin.cut)
+    report = _compared(fresh, store, query_rows(fresh, store, query, pin.cut), view, pin)
+    if report.ok or view.root is None or not leaves_ties_open(view.root):
+        return report
+    computed = Planned(fresh, store, query.tables, pin.cut).frame(lowered(view.root))
+    return replace(_compared(fresh, store, computed, view, pin), by="plan")
+
+
+def _compared(fresh: SparkSession, store: Store, computed: DataFrame, view: ViewDef, pin: Pin) -> Report:
     stored = view_rows(fresh, store.path, store.shards, view, pin.epoch)
     names = [c.name for c in view.columns]
     computed = computed.toDF(*_positional(len(names))).withColumn(WEIGHT_COLUMN, F.lit(1).cast("bigint"))

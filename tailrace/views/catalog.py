@@ -2,7 +2,7 @@
 
     catalog          version, the next free number
     table:<name>     columns and key
-    view:<name>      its SQL, plan, columns, key, and the number of its state
+    view:<name>      its SQL, plan, columns, key, order, and the number of its state
     state:<print>    the number of the arrangement with that fingerprint
     building         states that a build in one go has filled so far
     build:<name>     views that are built chunk by chunk, and the numbers of their states (`maintain/builds.py`)

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from tailrace.plan.arrangements import fingerprints
-from tailrace.plan.nodes import Key, Node, from_json, to_json
+from tailrace.plan.nodes import Key, Node, Order, from_json, to_json
 from tailrace.plan.refresh import Refresh
 from tailrace.store.base import TableDef
 from tailrace.types import Column
@@ -15,7 +15,7 @@ from tailrace.types import Column
 
 @dataclass(frozen=True)
 class ViewDef:
-    """A view: what it says, and how it is kept. `state` is 0 until it has a number.
+    """A view: what it says, how it is kept, and in which order it is read. `state` is 0 until it has a number.
 
     `root` is the plan of its query, None if only Spark can run it; `reason` says why it must be recomputed then.
     It can be read at epochs from `since` on.
@@ -31,6 +31,7 @@ class ViewDef:
     tables: frozenset[int]
     refresh: Refresh
     reason: str = ""
+    order: Order = ()
     state: int = 0
     since: int = 0
 
@@ -66,6 +67,7 @@ def view_to_json(view: ViewDef) -> dict[str, Any]:
         "tables": sorted(view.tables),
         "refresh": view.refresh,
         "reason": view.reason,
+        "order": to_json(view.order),
         "state": view.state,
         "since": view.since,
     }
@@ -84,6 +86,7 @@ def view_from_json(document: Any) -> ViewDef:
         frozenset(document["tables"]),
         document["refresh"],
         document["reason"],
+        from_json(document["order"]),
         document["state"],
         document["since"],
     )

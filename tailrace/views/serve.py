@@ -16,7 +16,7 @@ from tailrace.errors import BadKey, SnapshotGone
 from tailrace.store.base import ShardSnapshot, Store
 from tailrace.store.clip import DIGEST, LIMIT, clip_one
 from tailrace.store.convert import key_values
-from tailrace.store.keys import KeyCodec
+from tailrace.store.keys import Direction, KeyCodec
 from tailrace.store.place import place_one
 from tailrace.store.rows import RowCodec
 from tailrace.store.shards import prefix_range
@@ -140,24 +140,37 @@ class View:
 
     @_whole
     def scan(self, prefix: Any = None, *, start: Any = None, stop: Any = None, limit: int | None = None) -> pa.Table:
-        """Rows in key order: all, those whose key begins with `prefix`, or those with start <= key < stop.
+        """All rows, those whose key begins with `prefix`, or those with start <= key < stop; at most `limit`.
 
-        `prefix`, `start` and `stop` are values of the first key columns (a tuple for several). A view
-        without a key gives its rows in no particular order, each as often as it is there.
+        They come as the view's ORDER BY says, and where it says nothing in key order. `prefix`, `start` and
+        `stop` are values of the first key columns (a tuple for several). A view without a key gives each row as
+        often as it is there, and without ORDER BY in no particular order.
         """
         low, high = self._bounds(prefix, start, stop)
+        enough = limit if not self._def.order else None  # the first rows may be anywhere
         entries: list[tuple[bytes, bytes]] = []
         for part in self._read_all(
-            range(self._store.shards), lambda _, s: _collect(s, self._def.state, low, high, limit)
+            range(self._store.shards), lambda _, s: _collect(s, self._def.state, low, high, enough)
         ):
             entries += part
         if self._def.key is None:
-            return self._bag([value for _, value in entries], limit)
-        keys = pa.array([k for k, _ in entries], pa.large_binary())
-        table = self._table([v for _, v in entries]).take(pc.sort_indices(keys))
-        if any(len(k) >= LIMIT - DIGEST for k, _ in entries):
-            table = self._exact(table, prefix, start, stop)
+            table = self._bag([value for _, value in entries])
+        else:
+            keys = pa.array([k for k, _ in entries], pa.large_binary())
+            table = self._table([v for _, v in entries]).take(pc.sort_indices(keys))
+            if any(len(k) >= LIMIT - DIGEST for k, _ in entries):
+                table = self._exact(table, prefix, start, stop)
+        table = self._ordered(table)
         return table if limit is None else table.slice(0, limit)
+
+    def _ordered(self, table: pa.Table) -> pa.Table:
+        """The rows as ORDER BY has them; those that it leaves equal stay as they are."""
+        if not self._def.order:
+            return table
+        columns = [self._def.columns[p] for p, _, _ in self._def.order]
+        ways = [Direction(ascending, nulls_first) for _, ascending, nulls_first in self._def.order]
+        codec = KeyCodec([types.arrow(c.type) for c in columns], ways)
+        return table.take(pc.sort_indices(codec.encode([table.column(c.name) for c in columns], table.num_rows)))
 
     def _exact(self, table: pa.Table, prefix: Any, start: Any, stop: Any) -> pa.Table:
         """Keys so long that they are stored clipped: order and bounds are decided by the rows themselves."""
@@ -197,11 +210,10 @@ class View:
     def _table(self, rows: list[bytes]) -> pa.Table:
         return pa.Table.from_batches([self._rows.decode(rows)])
 
-    def _bag(self, values: list[bytes], limit: int | None) -> pa.Table:
+    def _bag(self, values: list[bytes]) -> pa.Table:
         weights, rows = split(values)
         repeated = pa.array(np.repeat(np.arange(len(values)), weights))
-        table = self._table(rows).take(repeated)
-        return table if limit is None else table.slice(0, limit)
+        return self._table(rows).take(repeated)
 
     def _read(self, shard: int, read: Callable[[ShardSnapshot], T]) -> T:
         return self._read_all([shard], lambda _, snapshot: read(snapshot))[0]

@@ -39,6 +39,7 @@ _FIXED = {
     "collect_list": "array<int>",
     "count": "bigint",
     "count_if": "bigint",
+    "dense_rank": "int",
     "length": "int",
     "listagg": "string",
     "mean": "double",
@@ -46,13 +47,15 @@ _FIXED = {
     "mode": "int",
     "named_struct": "struct<a:int,col2:int>",
     "percentile": "double",
+    "rank": "int",
+    "row_number": "int",
     "size": "int",
     "sort_array": "array<int>",
     "stddev": "double",
     "transform": "array<int>",
     "upper": "string",
 }
-_FIRST = ("min", "max", "max_by", "abs", "nullif", "ifnull")
+_FIRST = ("min", "max", "max_by", "abs", "nullif", "ifnull", "lead", "lag", "first_value", "last_value", "nth_value")
 _NUMBERS = ["tinyint", "smallint", "int", "bigint", "decimal", "float", "double"]
 _WIDER = ["void", "boolean", *_NUMBERS, "date", "timestamp", "string"]
 
@@ -75,6 +78,8 @@ def _of(tree: exp.Expression, columns: Sequence[Column], index: int) -> str:
     text = tree.sql("spark")
     if text[1:].isdigit() and text[0] == "_":
         return columns[int(text[1:])].type
+    if isinstance(tree, exp.Window | exp.IgnoreNulls):
+        return _of(tree.this, columns, index)
     name = tree.sql("spark").split("(")[0].lower()
     if isinstance(tree, exp.Anonymous) and name not in _FIXED:
         raise ExpressionFault(index=index, message=f"[UNRESOLVED_ROUTINE] no function {name}")
@@ -108,7 +113,7 @@ def _summed(kind: str, *, average: bool) -> str:
 
 
 def _annotated(tree: exp.Expression, columns: Sequence[Column]) -> str:
-    schema = {"r": {f"_{i}": c.type for i, c in enumerate(columns)}}
+    schema = {"r": {f"_{i}": c.type for i, c in enumerate(columns)} or {"none": "int"}}
     query = exp.select(tree.copy()).from_("r")
     for node in query.find_all(exp.Column):
         if not node.table:

@@ -40,6 +40,31 @@ from tailrace.plan.zones import placement, view_place, zones
         ("select id from orders union all select cust from customers", None),
         ("select id from orders union select cust from customers", ("id",)),
         ("select t.a, u.a as b from t, u", ("a", "b")),
+        ("select t.a, u.a as b from t left join u on t.b < u.b", ("a", "b")),
+        ("select t.a, u.e from t left join u on t.a = u.a and t.b < u.b", ("a",)),
+        ("select t.a, u.a as b from t full join u on t.b < u.b", ("a", "b")),
+        ("select t.a from t left anti join u on t.b < u.b", ("a",)),
+        ("select a, b from t intersect all select a, b from u", ("a", "b")),
+        ("select b from t except select b from u", ("b",)),
+        ("select b from t except all select b from u", None),
+        ("select k, p, x from nested lateral view posexplode(xs) e as p, x", ("k", "p")),
+        ("select k, x from nested lateral view explode(xs) e as x", None),
+        ("select k, stack(1, k, k) from nested", ("k",)),
+        ("select b, c, grouping_id() as g, count(*) as n from t group by cube(b, c)", ("b", "c", "g")),
+        ("select b, count(*) as n from t group by rollup(b)", None),
+        ("select 1 as x", ()),
+        ("select * from (values (1), (1)) v(x)", None),
+        ("select * from range(9)", ("id",)),
+        ("select * from t pivot (sum(a) for b in (1, 2))", ("c", "d")),
+        ("select * from t unpivot (v for n in (b, d))", ("a", "n")),
+        ("select id, rank() over (order by cust) as r from orders", ("id",)),
+        ("select id from orders order by price limit 3", ("id",)),
+        ("select cust from orders limit 3", None),
+        (
+            "select cust, n from (select cust, day, row_number() over (partition by cust order by day) as n"
+            " from (select cust, day from orders union all select cust, day from orders)) where n <= 2",
+            ("cust", "n"),
+        ),
     ],
 )
 def test_key(sql: str, key: tuple[str, ...] | None) -> None:
@@ -73,6 +98,10 @@ def test_a_view_over_a_view_is_planned_with_it() -> None:
         ("select a, b from t union all select a, a from u", (0,), (0, 1)),
         ("select a, b from t union all select b, a from u", None, (0, 1)),
         ("select xs, k + 1 as k from nested", None, (1,)),
+        ("select id, cust, rank() over (partition by cust order by day) as r from orders", (1,), (0,)),
+        ("select id, line, count(*) over (partition by id) as n from lines", (0,), (0,)),
+        ("select id, rank() over (order by day) as r from orders", (), (0,)),
+        ("select id from orders order by price limit 3", (), (0,)),
     ],
 )
 def test_placement(sql: str, placed: tuple[int, ...] | None, view: tuple[int, ...]) -> None:
@@ -97,6 +126,10 @@ def _aggregate(sql: str) -> Aggregate:
         ("count(b, c)", "additive"),
         ("count_if(b > 1)", "additive"),
         ("sum(b) filter (where c = 'x')", "additive"),
+        ("stddev(d)", "additive"),
+        ("var_pop(b)", "additive"),
+        ("var_samp(cast(b as decimal(38, 7)))", "additive"),
+        ("variance(distinct b)", "generic"),
         ("min(c)", "extreme"),
         ("max(d)", "extreme"),
         ("count(distinct c)", "distinct"),
@@ -120,7 +153,7 @@ def test_rule(call: str, expected: str) -> None:
 
 
 def test_one_generic_call_makes_the_aggregate_generic() -> None:
-    assert is_generic(_aggregate("select sum(b) as s, stddev(b) as v from t"))
+    assert is_generic(_aggregate("select sum(b) as s, median(b) as v from t"))
 
 
 def _kinds(sql: str) -> list[list[str]]:
@@ -135,7 +168,12 @@ def test_arrangements_of_each_operator() -> None:
     assert _kinds("select b, min(a) as l, max(a) as h, count(distinct c) as k from t group by b") == [
         ["accumulators", "values", "values"]
     ]
-    assert _kinds("select b, stddev(a) as s from t group by b") == [["rows", "outputs"]]
+    assert _kinds("select b, stddev(a) as s from t group by b") == [["accumulators"]]
+    assert _kinds("select b, median(a) as s from t group by b") == [["rows", "outputs"]]
+    assert _kinds("select b from t intersect all select b from u") == [["accumulators"]]
+    assert _kinds("select b, sum(a) as s from t group by cube(b, c)") == [["accumulators"]]
+    assert _kinds("select b, rank() over (partition by b order by d) as r from t") == [["rows", "outputs"]]
+    assert _kinds("select b from t order by d limit 3") == [["ordered"]]
 
 
 def _held(node: Node, kind: str) -> set[Arrangement]:
@@ -153,6 +191,12 @@ def test_views_share_what_they_both_need() -> None:
     high = sketch.plan("select b, max(a) as h from t group by b")
     assert _held(low, "values") == _held(high, "values")
     assert _held(low, "accumulators") != _held(high, "accumulators")
+    first = sketch.plan("select a, c from t order by b desc limit 1")
+    some = sketch.plan("select c from (select a, c from t order by b desc limit 10 offset 3)")
+    assert _held(first, "ordered") == _held(some, "ordered")
+    ranks = sketch.plan("select a, b, rank() over (partition by b order by a) as r from t")
+    middle = sketch.plan("select b, median(a) as m from t group by b")
+    assert _held(ranks, "rows") == _held(middle, "rows")
 
 
 def test_zones_begin_where_rows_must_move() -> None:

@@ -16,7 +16,15 @@ VIEWS = {
     "again": "select price p, id, name from customers c, orders o where o.cust = c.cust and price > 5",
     "ranges": "select b, min(a) as lo, count(distinct c) as k from t group by b having count(*) > 1",
     "spread": "select b, stddev(a) as s from t group by b",
+    "middle": "select b, median(a) as s from t group by b",
+    "common": "select b from t intersect select b from u",
+    "rolled": "select b, count(*) as n from t group by rollup(b)",
+    "fixed": "select k, x from nested, (values (1), (2)) v(x)",
     "unmatched": "select t.a, u.e from t left join u on t.a = u.a and t.b > u.b",
+    "latest": "select * from (select id, cust, price, row_number() over (partition by cust order by day desc) as rn"
+    " from orders) where rn <= 3",
+    "dearest": "select id, price from orders order by price desc limit 10 offset 5",
+    "moving": "select id, avg(price) over (partition by cust order by day rows 6 preceding) as week from orders",
     "bag": "select distinct b from (select b from t union all select b from u)",
 }
 

@@ -29,7 +29,7 @@ def test_a_linear_view_costs_its_operations_twice() -> None:
 def test_operators_above_a_scan_add_to_its_cost() -> None:
     assert estimate(summed(A), {1: 10}, ROWS, 0).deltas == 10 * 2 * (1 + 1)
     assert estimate(summed(A, "min"), {1: 10}, ROWS, 0).deltas == 10 * 2 * (1 + 2)
-    assert estimate(summed(A, "stddev"), {1: 10}, ROWS, 0).deltas == 10 * 2 * (1 + 8)
+    assert estimate(summed(A, "median"), {1: 10}, ROWS, 0).deltas == 10 * 2 * (1 + 8)
     both = summed(Join(A, B, "inner", (1,), (1,), (False,)))
     found = estimate(both, {2: 10}, ROWS, 0)
     assert (found.deltas, found.recompute) == (10 * 2 * (1 + 1 + 3), 1100 * 3)

@@ -1,0 +1,159 @@
+"""The shards before the epoch, seen as one, and the rule that reads them.
+
+    key inside a task  =  number of its shard, key inside the shard
+
+A task works for several shards at once. Its rules put the shard's number in front of every key they make
+(`located`), so that they need no loop over shards: `Before` looks each key up where it lives, and
+`spread` takes the writes apart again.
+
+A rule is a pure function of its input and of the shards *before* the epoch. So it does not matter how
+often a task runs, or whether its writes were applied the first time: the shards as they were before the
+epoch can always be had back (undo records), hence the same delta comes out, and `apply` skips what is done.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.delta import SHARD
+from tailrace.source.assignment import Assignment
+from tailrace.store.base import ShardSnapshot, Store, Write
+
+_SHARD = struct.Struct(">H")
+LONGEST = 2**31 - 1
+_NOTHING = pa.scalar(b"", pa.large_binary())
+
+
+class Rule(Protocol):
+    """How one operator answers the deltas of its inputs."""
+
+    @property
+    def output(self) -> pa.Schema:
+        """The columns it gives, `_weight` included."""
+
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        """The delta out, and what the shards must hold from now on.
+
+        Each row of the deltas says in `_shard` where it belongs; so does each key of the writes.
+        """
+
+
+def located(rows: pa.Table, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """The keys of these rows, each with the number of its row's shard in front."""
+    shards = rows.column(SHARD)
+    if not len(keys):
+        return keys
+    highest = pc.max(shards).as_py()
+    numbers = pa.array([_SHARD.pack(i) for i in range(highest + 1)], pa.large_binary())
+    return pc.binary_join_element_wise(numbers.take(shards.combine_chunks()), keys, _NOTHING)
+
+
+def spread(write: Write) -> Iterator[tuple[int, Write]]:
+    """The parts of a write by shard."""
+    if not len(write.keys):
+        return
+    numbers = np.array([int.from_bytes(n) for n in pc.binary_slice(write.keys, 0, _SHARD.size).to_pylist()])
+    keys = pc.binary_slice(write.keys, _SHARD.size, LONGEST)  # Arrow 26 fails on a slice without an end
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1, [len(numbers)])).tolist()
+    for start, end in pairwise(starts):
+        part = [None if a is None else a.slice(start, end - start) for a in (keys, write.values, write.olds)]
+        yield int(numbers[start]), Write(write.state, *part)
+
+
+class Before:
+    """All states of a task's shards before the epoch."""
+
+    def __init__(self, store: Store, work: Assignment) -> None:
+        self._store, self._work = store, work
+        self._blank = work.blank
+        self._open = ExitStack()
+        self._snapshots: dict[bytes, ShardSnapshot] = {}
+
+    def __enter__(self) -> Before:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._open.close()
+        self._snapshots.clear()
+
+    def _shard(self, number: bytes) -> ShardSnapshot:
+        if number not in self._snapshots:
+            shard = self._store.shard(_SHARD.unpack(number)[0])
+            self._snapshots[number] = self._open.enter_context(shard.at(self._work.epoch - 1))
+        return self._snapshots[number]
+
+    def shard(self, number: int) -> ShardSnapshot:
+        """One of the shards by itself."""
+        return self._shard(_SHARD.pack(number))
+
+    def settled(self, state: int, keys: Sequence[bytes]) -> list[bytes]:
+        """Those of the keys for which the epoch is settled: their shard has it already.
+
+        A rule whose answer may come out differently when computed again must then give the answer that stands.
+        """
+        if state in self._work.fixed:
+            return list(keys)
+        done = {}
+        for number in {key[: _SHARD.size] for key in keys}:
+            applied = self._shard(number).applied(state)
+            done[number] = applied is not None and applied >= self._work.epoch
+        return [key for key in keys if done[key[: _SHARD.size]]]
+
+    def after(self) -> Before:
+        """The states as they are after the epoch, where that is settled."""
+        return _After(self._store, self._work, self)
+
+    def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        if self._blank or not keys:
+            return {}
+        found: dict[bytes, bytes] = {}
+        for number, inside in _by_shard(keys).items():
+            found.update((number + k, v) for k, v in self._shard(number).get_many(state, inside).items())
+        return found
+
+    def scan(self, state: int, low: bytes, high: bytes | None, ahead: int = 256) -> Iterator[tuple[bytes, bytes]]:
+        """Entries in order, all of one shard; `ahead` is how many are read at a time."""
+        if not self._blank:
+            number = low[: _SHARD.size]
+            for run in self._shard(number).scan(state, *_inside(number, low, high), size=ahead):
+                for key, value in run:
+                    yield number + key, value
+
+    def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        if not self._blank:
+            number = low[: _SHARD.size]
+            for key, value in self._shard(number).scan_back(state, *_inside(number, low, high)):
+                yield number + key, value
+
+
+class _After(Before):
+    """The same shards in the same transactions, an epoch later."""
+
+    def __init__(self, store: Store, work: Assignment, before: Before) -> None:
+        super().__init__(store, work)
+        self._before, self._blank = before, False
+
+    def _shard(self, number: bytes) -> ShardSnapshot:
+        if number not in self._snapshots:
+            self._snapshots[number] = self._before._shard(number).moved_to(self._work.epoch)
+        return self._snapshots[number]
+
+
+def _by_shard(keys: Sequence[bytes]) -> dict[bytes, list[bytes]]:
+    found: dict[bytes, list[bytes]] = {}
+    for key in keys:
+        found.setdefault(key[:2], []).append(key[2:])
+    return found
+
+
+def _inside(number: bytes, low: bytes, high: bytes | None) -> tuple[bytes, bytes | None]:
+    """Bounds inside the shard; one that lies beyond it is none."""
+    return low[_SHARD.size :], high[_SHARD.size :] if high is not None and high[: _SHARD.size] == number else None

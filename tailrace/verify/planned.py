@@ -1,0 +1,116 @@
+"""A view's plan, computed by Spark from the tables at a cut: for views whose SQL has more than one right answer.
+
+`row_number() OVER (ORDER BY day)` may number the rows of a day in any way, and LIMIT may take any of them; the plan
+says which (`plan/order.py`). Nothing here is incremental: each node is the one Spark operator that it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from tailrace.delta import column
+from tailrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+    walk,
+)
+from tailrace.plan.order import NUMBER, is_decided, over, whole_order, window_sql
+from tailrace.source.frames import table_rows
+from tailrace.store.base import Cut, Store, TableDef
+
+_KINDS = {"semi": "left_semi", "anti": "left_anti"}
+
+
+def leaves_ties_open(root: Node) -> bool:
+    """Whether the SQL of a plan allows for several answers."""
+    return any(isinstance(n, Window | TopK) and not is_decided(n) for n in walk(root))
+
+
+class Planned:
+    """Computes plan nodes over the tables of a store at one cut."""
+
+    def __init__(self, spark: SparkSession, store: Store, tables: Mapping[int, TableDef], cut: Cut) -> None:
+        self._spark, self._store, self._tables, self._cut = spark, store, tables, cut
+
+    def frame(self, node: Node) -> DataFrame:
+        """The node's relation, its columns called `_0`, `_1`, ..."""
+        match node:
+            case Scan():
+                rows = table_rows(
+                    self._spark, self._store.path, self._store.nodes, self._tables[node.table_id], self._cut
+                )
+                return _renamed(_renamed(rows).select(*(column(p) for p in node.positions)))
+            case OneRow():
+                return self._spark.range(1).select()
+            case Generate():
+                made = ", ".join(column(i) for i in range(len(node.input.columns), len(node.columns)))
+                return self.frame(node.input).selectExpr("*", f"{node.generator} AS ({made})")
+            case Filter():
+                return self.frame(node.input).where(node.condition)
+            case Project():
+                return _renamed(
+                    self.frame(node.input).selectExpr(*(f"{e} AS c{i}" for i, e in enumerate(node.expressions)))
+                )
+            case UnionAll():
+                return reduce(DataFrame.unionAll, map(self.frame, node.branches))
+            case Join():
+                return self._join(node)
+            case Aggregate():
+                return self._aggregate(node)
+            case Window():
+                return windowed(node, self.frame(node.input))
+            case TopK():
+                return first_rows(node, self.frame(node.input))
+        raise NotImplementedError(type(node).__name__)
+
+    def _join(self, node: Join) -> DataFrame:
+        left, right = (
+            self.frame(side).toDF(*(f"{name}{i}" for i in range(len(side.columns))))
+            for side, name in ((node.left, "l"), (node.right, "r"))
+        )
+        pairs = zip(node.left_on, node.right_on, node.null_safe, strict=True)
+        on = " AND ".join(f"l{a} {'<=>' if safe else '='} r{b}" for a, b, safe in pairs) or "true"
+        return _renamed(left.join(right, F.expr(on), _KINDS.get(node.kind, node.kind)))
+
+    def _aggregate(self, node: Aggregate) -> DataFrame:
+        frame = self.frame(node.input)
+        groups = [column(p) for p in node.groups]
+        if not node.calls:
+            return _renamed(frame.select(*groups).distinct())
+        calls = [F.expr(c.sql).cast(c.type).alias(f"a{i}") for i, c in enumerate(node.calls)]
+        return _renamed(frame.groupBy(*groups).agg(*calls))
+
+
+def windowed(node: Window, source: DataFrame) -> DataFrame:
+    """The rows of the node's input with the values of its windows."""
+    number, calls = window_sql(node)
+    frame = source if number is None else source.selectExpr("*", f"{number} AS {NUMBER}")
+    values = [f"CAST({sql} AS {c.type}) AS w{i}" for i, (sql, c) in enumerate(zip(calls, node.calls, strict=True))]
+    return _renamed(frame.selectExpr(*(column(i) for i in range(len(node.input.columns))), *values))
+
+
+def first_rows(node: TopK, source: DataFrame) -> DataFrame:
+    """Those of the input's rows that the node takes."""
+    order = whole_order(node) or ((0, True, True),)  # with none, a partition has one row at most
+    numbers = f"row_number() {over(node.partition, order, '')} AS {NUMBER}"
+    frame = source.selectExpr("*", numbers).where(f"{NUMBER} > {node.offset}")
+    if node.limit is not None:
+        frame = frame.where(f"{NUMBER} <= {node.offset + node.limit}")
+    return _renamed(frame) if node.numbered else frame.drop(NUMBER)
+
+
+def _renamed(frame: DataFrame) -> DataFrame:
+    return frame.toDF(*(column(i) for i in range(len(frame.columns))))

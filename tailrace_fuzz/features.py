@@ -1,0 +1,78 @@
+"""What queries are made of: every construct has a weight, and weight 0 is off."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
+
+FEATURES: dict[str, float] = {
+    "where": 1,
+    "joins": 1,  # inner joins by equality
+    "outer": 1,  # LEFT, RIGHT, FULL
+    "semi": 1,  # SEMI, ANTI
+    "nonequi": 1,  # CROSS, joins by inequality
+    "residual": 1,  # conditions beside the equality
+    "using": 1,  # USING, NATURAL
+    "aggregates": 1,
+    "filter": 1,  # aggregates with FILTER
+    "distinct_aggregates": 1,
+    "generic": 1,  # aggregates that go by affected groups
+    "having": 1,
+    "grouping_sets": 1,  # ROLLUP, CUBE, GROUPING SETS
+    "distinct": 1,
+    "union": 1,
+    "setops": 1,  # INTERSECT, EXCEPT
+    "subqueries": 1,  # in FROM
+    "cte": 1,
+    "scalar": 1,  # scalar subqueries
+    "in": 1,
+    "exists": 1,
+    "correlated": 1,
+    "explode": 1,
+    "windows": 1,
+    "limit": 1,
+    "rank": 1,  # row_number() <= k
+    "values": 1,
+    "views": 1,  # views over views
+    "specials": 1,  # NaN and infinities
+}
+
+
+@dataclass(frozen=True)
+class Features:
+    """The weights in force."""
+
+    weights: Mapping[str, float] = field(default_factory=lambda: dict(FEATURES))
+
+    @classmethod
+    def of(cls, only: Iterable[str] = (), without: Iterable[str] = ()) -> Features:
+        """All features, or only those named (`name` or `name=weight`), less those in `without`."""
+        given = dict(_parsed(text) for text in only)
+        weights = {name: given.get(name, 0.0) for name in FEATURES} if given else dict(FEATURES)
+        return cls(weights | dict.fromkeys(map(_known, without), 0.0))
+
+    def weight(self, name: str) -> float:
+        return self.weights[name]
+
+    def on(self, rng: random.Random, name: str, chance: float) -> bool:
+        return rng.random() < chance * self.weights[name]
+
+    def choose(self, rng: random.Random, options: Sequence[tuple[T, float, str | None]]) -> T:
+        """One of (what, weight, the feature it needs)."""
+        weights = [w * (self.weights[f] if f else 1) for _, w, f in options]
+        return rng.choices([o[0] for o in options], weights)[0]
+
+
+def _parsed(text: str) -> tuple[str, float]:
+    name, _, weight = text.partition("=")
+    return _known(name), float(weight or 1)
+
+
+def _known(name: str) -> str:
+    if name not in FEATURES:
+        raise ValueError(f"no feature {name!r}; there are: {', '.join(FEATURES)}")
+    return name

@@ -1,0 +1,117 @@
+"""What tables ought to hold, in plain Python, and the comparison of views with Spark's own answer to their SQL."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Container, Iterable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+import tailrace as tr
+from tailrace.source.session import session
+from tailrace.types import schema
+
+Row = dict[str, Any]
+
+
+class Model:
+    """A database and what its tables ought to hold."""
+
+    def __init__(self, db: tr.Database) -> None:
+        self.db = db
+        self.tables: dict[str, dict[Any, Row]] = {name: {} for name in db.tables()}
+
+    def put(self, name: str, rows: list[Row]) -> None:
+        table = self.db.table(name)
+        table.put_many(rows)
+        for row in rows:
+            full = {c.name: row.get(c.name) for c in table.columns}
+            self.tables[name][tuple(full[k] for k in table.key)] = full
+
+    def update(self, name: str, row: Row) -> None:
+        table = self.db.table(name)
+        table.update(row)
+        self.tables[name][tuple(row[k] for k in table.key)].update(row)
+
+    def delete(self, name: str, keys: list[Any]) -> None:
+        self.db.table(name).delete_many(keys)
+        for key in keys:
+            self.tables[name].pop(key if isinstance(key, tuple) else (key,), None)
+
+    def arrow(self, name: str) -> pa.Table:
+        return pa.Table.from_pylist(list(self.tables[name].values()), schema=schema(self.db.table(name).columns))
+
+    def show(self, spark: SparkSession, names: Iterable[str]) -> None:
+        """Let SQL in a session see tables as they ought to be."""
+        for name in names:
+            ddl = ", ".join(f"`{c.name}` {c.type}" for c in self.db.table(name).columns)
+            spark.createDataFrame(self.arrow(name), schema=ddl).createOrReplaceTempView(name)
+
+    def check(self) -> None:
+        """Every table equals the model and every view equals Spark's answer over the model."""
+        spark = session(self.db.spark)
+        for name in self.tables:
+            assert multiset(self.db.table(name).scan()) == multiset(self.arrow(name)), f"table {name}"
+        self.show(spark, self.tables)
+        pending = list(self.db.views())
+        while pending:  # a view over views comes after these
+            name = pending.pop(0)
+            view = self.db.view(name)
+            if any(used in pending for used in self.db._catalog.view(name).uses):
+                pending.append(name)
+                continue
+            answer = spark.sql(view.sql)
+            answer.createOrReplaceTempView(name)
+            assert_same(view.scan(), answer.toArrow(), f"view {name}: {view.sql}")
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else value + 0.0
+    if isinstance(value, list):
+        return tuple(plain(v) for v in value)
+    if isinstance(value, dict):
+        return tuple(sorted((k, plain(v)) for k, v in value.items()))
+    return value
+
+
+def multiset(table: pa.Table) -> Counter[Any]:
+    return Counter(tuple(plain(v) for v in row.values()) for row in table.to_pylist())
+
+
+def alike(a: Any, b: Any, tolerance: float = 1e-9, near_zero: float = 0.0) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or abs(a - b) <= max(tolerance * max(abs(a), abs(b)), near_zero)
+    return bool(a == b)
+
+
+def differences(
+    found: pa.Table, expected: pa.Table, loose: Container[int] | None = None
+) -> tuple[Counter[Any], Counter[Any]]:
+    """Rows missing and rows too many.
+
+    Doubles are equal within 1e-9, as their sums depend on the order; if `loose` names positions, only these are, and
+    within 1e-6, also beside zero.
+    """
+
+    def same(pair: tuple[int, tuple[Any, Any]]) -> bool:
+        position, (a, b) = pair
+        if loose is None:
+            return alike(a, b)
+        return alike(a, b, 1e-6, 1e-6) if position in loose else bool(a == b)
+
+    missing, extra = multiset(expected) - multiset(found), multiset(found) - multiset(expected)
+    for row in list(missing.elements()):
+        partner = next((e for e in extra.elements() if all(map(same, enumerate(zip(row, e, strict=True))))), None)
+        if partner is not None:
+            missing.subtract([row])
+            extra.subtract([partner])
+    return +missing, +extra
+
+
+def assert_same(found: pa.Table, expected: pa.Table, what: str) -> None:
+    missing, extra = differences(found, expected)
+    assert (missing, extra) == (Counter(), Counter()), f"{what}\n missing {dict(missing)}\n extra {dict(extra)}"

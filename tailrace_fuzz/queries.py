@@ -1,0 +1,174 @@
+"""Random queries by a typed grammar, so that nearly all of them are valid Spark SQL with one answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from tailrace_fuzz.aggregates import Aggregates
+from tailrace_fuzz.expressions import ARRAYS, SCALARS, Expr, Expressions, Ref
+from tailrace_fuzz.features import Features
+from tailrace_fuzz.grouping import Grouping
+from tailrace_fuzz.sources import Column, Named, Query, Source, Sources
+from tailrace_fuzz.subqueries import Subqueries
+from tailrace_fuzz.windows import Windows
+
+LONGEST = 4000  # characters of a query worth reading
+
+
+def random_query(rng: random.Random, features: Features, named: Named) -> Query:
+    """A query of up to four levels."""
+    for depth in (rng.choice([0, 1, 1, 1, 2, 2, 2, 3, 4]), 2, 1, 0):
+        query = Queries(rng, features).query(depth, named)
+        if len(query.sql) <= LONGEST:
+            break
+    return query
+
+
+class Queries:
+    """The grammar. Every relation gets an alias t1, t2, …, every computed column a name c1, c2, …, all different."""
+
+    def __init__(self, rng: random.Random, features: Features) -> None:
+        self._rng, self._features, self._number = rng, features, 0
+        self._expressions = Expressions(rng)
+        self._aggregates = Aggregates(rng, features, self._expressions)
+        self._sources = Sources(rng, features, self._expressions, self._fresh, self.query)
+        self._subqueries = Subqueries(rng, features, self._expressions, self._aggregates, self._sources)
+        self._grouping = Grouping(rng, features, self._expressions, self._aggregates, self._fresh)
+        self._windows = Windows(rng, self._expressions, self._fresh)
+
+    def _fresh(self, prefix: str) -> str:
+        self._number += 1
+        return f"{prefix}{self._number}"
+
+    def query(self, depth: int, named: Named) -> Query:
+        options: list[tuple[str, float, str | None]] = [
+            ("select", 4, None),
+            ("grouped", 4, "aggregates"),
+            ("windowed", 1.2, "windows"),
+            ("limited", 0.8, "limit"),
+            ("ranked", 0.8, "rank"),
+        ]
+        if depth > 0:
+            options += [("union", 1, "union"), ("set_operation", 0.8, "setops"), ("with_cte", 0.9, "cte")]
+        form = self._features.choose(self._rng, options)
+        made: Query = getattr(self, f"_{form}")(depth, named)
+        return made
+
+    # one SELECT
+
+    def _select(self, depth: int, named: Named, kinds: Sequence[str] | None = None) -> Query:
+        source = self._sources.clause(depth, named)
+        where = self._where(source, depth, named)
+        if kinds is None and source.single and self._rng.random() < 0.1:
+            columns = tuple(Column(r.name, r.kind, r.grade) for r in source.refs)
+            return Query(f"SELECT * FROM {source.sql}{where}", columns, source.size)
+        items = self._items(source, depth, named) if kinds is None else self._of_kinds(source, kinds)
+        names = [self._fresh("c") for _ in items]
+        columns = tuple(Column(n, i.kind, i.grade) for n, i in zip(names, items, strict=True))
+        exact = all(i.grade < 2 for i in items)
+        distinct = "DISTINCT " if kinds is None and exact and self._features.on(self._rng, "distinct", 0.12) else ""
+        listed = ", ".join(f"{i.sql} AS {n}" for i, n in zip(items, names, strict=True))
+        return Query(f"SELECT {distinct}{listed} FROM {source.sql}{where}", columns, source.size)
+
+    def _items(self, source: Source, depth: int, named: Named) -> list[Expr]:
+        count = self._rng.randrange(1, 6)
+        items: list[Expr] = list(self._rng.sample(source.refs, min(len(source.refs), count)))
+        while self._rng.random() < 0.45:
+            kind = self._rng.choice(SCALARS if self._rng.random() < 0.9 else ARRAYS)
+            items.append(self._expressions.of(kind, source.refs, self._rng.randrange(1, 4)))
+        if self._features.on(self._rng, "scalar", 0.07):
+            items.append(self._subqueries.scalar(source.refs, depth, named))
+        return items
+
+    def _of_kinds(self, source: Source, kinds: Sequence[str]) -> list[Expr]:
+        return [self._expressions.of(k, source.refs, self._rng.choice([0, 0, 1, 2])) for k in kinds]
+
+    def _where(self, source: Source, depth: int, named: Named) -> str:
+        conditions = []
+        if self._features.on(self._rng, "where", 0.3):
+            conditions.append(self._expressions.condition(source.refs, self._rng.randrange(1, 4)).sql)
+        found = self._subqueries.condition(source.refs, depth, named)
+        if found is not None:
+            conditions.insert(self._rng.randrange(len(conditions) + 1), found)
+        glue = " OR " if found and self._rng.random() < 0.15 else " AND "
+        return f" WHERE {glue.join(conditions)}" if conditions else ""
+
+    def _grouped(self, depth: int, named: Named) -> Query:
+        source = self._sources.clause(depth, named)
+        return self._grouping.query(source, self._where(source, depth, named))
+
+    # several
+
+    def _union(self, depth: int, named: Named) -> Query:
+        kinds = self._kinds()
+        branches = [self._select(depth - 1, named, kinds) for _ in range(self._rng.choice([2, 2, 3]))]
+        word = self._rng.choice(["UNION ALL", "UNION ALL", "UNION"])
+        return Query(f" {word} ".join(b.sql for b in branches), _merged(branches), sum(b.size for b in branches))
+
+    def _set_operation(self, depth: int, named: Named) -> Query:
+        kinds = self._kinds()[:2]
+        left, right = self._select(depth - 1, named, kinds), self._select(depth - 1, named, kinds)
+        word = self._rng.choice(["INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL"])
+        return Query(f"{left.sql} {word} {right.sql}", _merged([left, right]), left.size)
+
+    def _kinds(self) -> list[str]:
+        return [self._rng.choice(SCALARS) for _ in range(self._rng.randrange(1, 4))]
+
+    def _with_cte(self, depth: int, named: Named) -> Query:
+        name = self._fresh("q")
+        inner = self.query(depth - 1, named)
+        body = self.query(depth - 1, named.with_cte(name, inner))
+        # A WITH inside of a WITH would hide nothing: all names differ.
+        return Query(f"WITH {name} AS ({inner.sql}) {_parenthesized(body.sql)}", body.columns, body.size)
+
+    # ordered
+
+    def _windowed(self, depth: int, named: Named) -> Query:
+        source = self._sources.clause(depth, named)
+        if not source.exact:
+            return self._select(depth, named)
+        where = self._where(source, depth, named)
+        calls = [self._windows.call(source) for _ in range(self._rng.randrange(1, 3))]
+        kept: list[Expr] = list(self._rng.sample(source.refs, min(len(source.refs), 4)))
+        return self._listed(kept + calls, f" FROM {source.sql}{where}", source.size)
+
+    def _ranked(self, depth: int, named: Named) -> Query:
+        """The first k rows of every group."""
+        source = self._sources.clause(depth, named)
+        if not source.exact:
+            return self._select(depth, named)
+        where = self._where(source, depth, named)
+        rank, alias = self._windows.rank(source), self._fresh("t")
+        kept: list[Expr] = list(self._rng.sample(source.refs, min(len(source.refs), 4)))
+        inner = self._listed([*kept, rank], f" FROM {source.sql}{where}", source.size)
+        *columns, number = inner.columns
+        shown = columns + ([number] if self._rng.random() < 0.4 else [])
+        names = ", ".join(f"{alias}.{c.name}" for c in shown)
+        text = f"SELECT {names} FROM ({inner.sql}) {alias} WHERE {alias}.{number.name} <= {self._rng.randrange(1, 4)}"
+        return Query(text, tuple(shown), source.size)
+
+    def _limited(self, depth: int, named: Named) -> Query:
+        """Ordered by all it shows: rows that tie are the same row."""
+        inner = self._select(depth, named)
+        if not inner.exact:
+            return inner
+        refs = [Ref(c.name, c.kind, c.grade, c.name) for c in inner.columns]
+        order = self._windows.total(refs)
+        offset = f" OFFSET {self._rng.randrange(1, 4)}" if self._rng.random() < 0.15 else ""
+        count = self._rng.choice([1, 2, 3, 5, 10])
+        return Query(f"(SELECT * FROM ({inner.sql}) ORDER BY {order} LIMIT {count}{offset})", inner.columns, count)
+
+    def _listed(self, items: Sequence[Expr], rest: str, size: int) -> Query:
+        columns = tuple(Column(self._fresh("c"), i.kind, i.grade) for i in items)
+        listed = ", ".join(f"{i.sql} AS {c.name}" for i, c in zip(items, columns, strict=True))
+        return Query(f"SELECT {listed}{rest}", columns, size)
+
+
+def _merged(branches: Sequence[Query]) -> tuple[Column, ...]:
+    columns = zip(*(b.columns for b in branches), strict=True)
+    return tuple(Column(same[0].name, same[0].kind, max(c.grade for c in same)) for same in columns)
+
+
+def _parenthesized(sql: str) -> str:
+    return f"SELECT * FROM ({sql})" if sql.startswith("WITH ") else sql

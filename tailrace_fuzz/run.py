@@ -1,0 +1,225 @@
+"""Playing scenarios: the same tables in Tailrace and in Spark, compared after every epoch."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import tailrace as tr
+from tailrace.errors import Unsupported
+from tailrace.source.session import session
+from tailrace_fuzz.data import Epoch
+from tailrace_fuzz.model import Model, differences
+from tailrace_fuzz.scenarios import Scenario, View
+
+# Rows are few and plans many: compiling each plan would take most of the time.
+_ENGINE = ()
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong: `kind` is `rows` (not Spark's), `types` (the plan's are not Spark's) or an error's name."""
+
+    view: View
+    kind: str
+    epoch: int
+    detail: str
+
+
+@dataclass
+class Outcome:
+    """What playing scenarios gave."""
+
+    findings: list[Finding] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    invalid: list[tuple[View, str]] = field(default_factory=list)
+    maintained: int = 0
+    compared: int = 0
+    filled: int = 0  # comparisons of answers that have rows at all
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def add(self, other: Outcome) -> None:
+        self.findings += other.findings
+        self.invalid += other.invalid
+        self.refused += other.refused
+        for name, seconds in other.seconds.items():
+            self.seconds[name] += seconds
+        self.maintained += other.maintained
+        self.compared += other.compared
+        self.filled += other.filled
+
+
+class Oracle:
+    """Spark's answers over the tables as they ought to be."""
+
+    def __init__(self, spark: SparkSession, model: Model) -> None:
+        self._spark, self._model = session(spark), model
+        for name, value in _INTERPRETED.items():
+            self._spark.conf.set(name, value)
+
+    def see(self, tables: Iterable[str], views: Iterable[View]) -> None:
+        """Take in what changed; `views` are those that others read."""
+        self._model.show(self._spark, tables)
+        for view in views:
+            self._spark.sql(view.sql).createOrReplaceTempView(view.name)
+
+    def refusal(self, view: View) -> str | None:
+        """Why Spark does not take a query, if it does not."""
+        try:
+            self._spark.sql(view.sql).createOrReplaceTempView(view.name)
+        except PySparkException as error:
+            return str(error).split("\n", 1)[0]
+        return None
+
+    def answers(self, views: Sequence[View]) -> list[pa.Table]:
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(lambda view: self._spark.sql(view.sql).toArrow(), views))
+
+
+class Player:
+    """Plays one scenario in a fresh store."""
+
+    def __init__(self, spark: SparkSession, path: Path, scenario: Scenario) -> None:
+        self._scenario, self.outcome = scenario, Outcome()
+        self._db = tr.open(path, spark=spark, map_size=1 << 28, durable=False)
+        for name in ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode", *_ENGINE):
+            self._db.spark.conf.set(name, _INTERPRETED[name])
+        for table in scenario.tables:
+            self._db.sql(table.ddl)
+        self._model = Model(self._db)
+        self._oracle = Oracle(spark, self._model)
+        self._views: list[View] = []
+        self._wrong: set[int] = set()
+        self._epoch = 0
+
+    def play(self) -> Outcome:
+        with self._db:
+            self._write(self._scenario.fill)
+            self._oracle.see(self._model.tables, [])
+            late = self._scenario.late
+            self._create([v for v in self._scenario.views if v.number not in late])
+            self._compare()
+            for number, epoch in enumerate(self._scenario.epochs, start=1):
+                self._epoch = number
+                self._run(epoch)
+                if number == len(self._scenario.epochs) // 2:
+                    self._create([v for v in self._scenario.views if v.number in late])
+                self._compare()
+            self._verify()
+        return self.outcome
+
+    def _write(self, epoch: Epoch) -> None:
+        self._db._epochs.small = -1 if epoch.spread else 50_000
+        for operation in epoch.operations:
+            key = self._db.table(operation.table).key
+            keys = [tuple(row[k] for k in key) for row in operation.rows]
+            if operation.kind == "put":
+                self._model.put(operation.table, [dict(row) for row in operation.rows])
+            elif operation.kind == "delete":
+                self._model.delete(operation.table, [k if len(k) > 1 else k[0] for k in keys])
+            elif keys[0] in self._model.tables[operation.table]:
+                self._model.update(operation.table, dict(operation.rows[0]))
+
+    def _create(self, views: Sequence[View]) -> None:
+        began = time.monotonic()
+        for view in views:
+            if set(view.uses) - {v.number for v in self._views}:
+                self.outcome.refused["a view that was refused"] += 1
+                continue
+            refusal = self._oracle.refusal(view)
+            if refusal is not None:
+                self.outcome.invalid.append((view, refusal))
+                continue
+            try:
+                self._db.sql(f"CREATE MATERIALIZED VIEW {view.name} AS {view.sql}")
+            except Unsupported as error:
+                if error.construct == "this query":
+                    self._find(view, "types", str(error))
+                else:
+                    self.outcome.refused[error.construct] += 1
+            except Exception as error:
+                self._find(view, type(error).__name__, str(error))
+            else:
+                self._views.append(view)
+        self.outcome.maintained = len(self._views)
+        self.outcome.seconds["create"] += time.monotonic() - began
+
+    def _run(self, epoch: Epoch) -> None:
+        self._write(epoch)
+        began = time.monotonic()
+        self._db.refresh()
+        self.outcome.seconds["refresh"] += time.monotonic() - began
+        read = {number for view in self._scenario.views for number in view.uses}
+        self._oracle.see({o.table for o in epoch.operations}, [v for v in self._views if v.number in read])
+
+    def _compare(self) -> None:
+        views = [v for v in self._views if v.number not in self._wrong]
+        began = time.monotonic()
+        answers = self._oracle.answers(views)
+        self.outcome.seconds["oracle"] += time.monotonic() - began
+        for view, expected in zip(views, answers, strict=True):
+            missing, extra = differences(self._db.view(view.name).scan(), expected, view.loose)
+            self.outcome.compared += 1
+            self.outcome.filled += expected.num_rows > 0
+            if missing or extra:
+                self._find(view, "rows", f"missing {_shown(missing)}\nextra   {_shown(extra)}")
+
+    def _verify(self) -> None:
+        """The product's own comparison of one view, which has to find nothing either."""
+        exact = [v for v in self._views if v.number not in self._wrong and not v.loose]
+        if exact and not any(u in self._wrong for u in exact[-1].uses):
+            report = self._db.verify(exact[-1].name)
+            if not report.ok:
+                self._find(exact[-1], "verify", str(report))
+
+    def _find(self, view: View, kind: str, detail: str) -> None:
+        self._wrong.add(view.number)
+        self.outcome.findings.append(Finding(view, kind, self._epoch, detail))
+
+
+def play(spark: SparkSession, scenario: Scenario) -> Outcome:
+    """Play a scenario. When an epoch fails as a whole, every view is played alone, to see whose fault it is."""
+    with tempfile.TemporaryDirectory(prefix="tailrace-fuzz-") as directory:
+        player = Player(spark, Path(directory) / "store", scenario)
+        try:
+            return player.play()
+        except Exception as error:
+            failed, seen = error, player.outcome
+    numbers = [v.number for v in scenario.views]
+    if len(numbers) == 1:
+        seen.findings.append(Finding(scenario.views[0], type(failed).__name__, player._epoch, str(failed)))
+        return seen
+    outcome = Outcome()
+    for number in numbers:
+        outcome.add(_alone(spark, scenario, number))
+    if not outcome.findings:
+        last = scenario.views[-1]
+        outcome.findings.append(Finding(last, type(failed).__name__, player._epoch, f"only together: {failed}"))
+    return outcome
+
+
+def _alone(spark: SparkSession, scenario: Scenario, number: int) -> Outcome:
+    smaller = scenario.only([number])
+    if len(smaller.views) == len(scenario.views):
+        view = smaller.views[-1]
+        return Outcome(findings=[Finding(view, "epoch", 0, "fails with the views it reads")])
+    return play(spark, smaller)
+
+
+def _shown(rows: Counter[object]) -> str:
+    listed = [f"{count} × {row}" if count > 1 else str(row) for row, count in list(rows.items())[:5]]
+    return "; ".join(listed) + (f" and {len(rows) - 5} more" if len(rows) > 5 else "") or "nothing"

@@ -1,0 +1,78 @@
+"""A scenario: a schema, views over it, and the epochs they go through. All of it follows from seed and number."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tailrace_fuzz.data import Epoch, Writer
+from tailrace_fuzz.features import Features
+from tailrace_fuzz.queries import random_query
+from tailrace_fuzz.schemas import TableSchema, random_schema
+from tailrace_fuzz.sources import Named, Query
+
+PER_STORE = 20
+EPOCHS = 4
+
+
+@dataclass(frozen=True)
+class View:
+    """A view to maintain. `loose`: the positions of columns whose last digits depend on the order of rows."""
+
+    number: int
+    sql: str
+    loose: frozenset[int]
+    uses: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"v{self.number}"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`late` views are made in the middle, over tables and states that already changed."""
+
+    tables: tuple[TableSchema, ...]
+    views: tuple[View, ...]
+    late: frozenset[int]
+    fill: Epoch
+    epochs: tuple[Epoch, ...]
+
+    def only(self, numbers: Sequence[int]) -> Scenario:
+        """The same with some views, and those they read, alone."""
+        wanted, known = set(numbers), {v.number: v for v in self.views}
+        pending = list(numbers)
+        while pending:
+            uses = known[pending.pop()].uses
+            pending += [u for u in uses if u not in wanted]
+            wanted.update(uses)
+        return Scenario(
+            self.tables, tuple(v for v in self.views if v.number in wanted), self.late, self.fill, self.epochs
+        )
+
+
+def scenario(seed: int | str, group: int, features: Features, count: int = PER_STORE) -> Scenario:
+    """Queries `group * PER_STORE` and following, `count` of them."""
+    rng = random.Random(f"{seed}/schema/{group}")
+    tables = random_schema(rng)
+    writer = Writer(rng, tables, specials=features.on(rng, "specials", 0.2))
+    fill, epochs = writer.fill(), tuple(writer.epochs(EPOCHS))
+    views: list[View] = []
+    made: list[tuple[str, Query]] = []
+    for number in range(group * PER_STORE, group * PER_STORE + count):
+        query = random_query(random.Random(f"{seed}/query/{number}"), features, Named(tables, tuple(made[-3:])))
+        uses = tuple(v.number for v in views if f" {v.name} " in query.sql)
+        loose = frozenset(i for i, c in enumerate(query.columns) if c.grade == 2)
+        views.append(View(number, query.sql, loose, uses))
+        made.append((views[-1].name, query))
+    return Scenario(tables, tuple(views), _late(rng, views), fill, epochs)
+
+
+def _late(rng: random.Random, views: Sequence[View]) -> frozenset[int]:
+    late: set[int] = set()
+    for view in views:
+        if rng.random() < 0.2 or late.intersection(view.uses):
+            late.add(view.number)
+    return frozenset(late)

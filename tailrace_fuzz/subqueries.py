@@ -1,0 +1,86 @@
+"""Subqueries in expressions: scalar, IN and EXISTS, by themselves or with a reference to the query around them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from tailrace_fuzz.aggregates import Aggregates
+from tailrace_fuzz.expressions import Expr, Expressions, Ref
+from tailrace_fuzz.features import Features
+from tailrace_fuzz.sources import Named, Source, Sources
+
+_COMPARED = ("int", "dec", "dbl", "str", "date", "ts", "ntz")
+_SCALAR_KINDS = ("int", "dec", "str", "date")
+
+
+class Subqueries:
+    def __init__(
+        self, rng: random.Random, features: Features, expressions: Expressions, aggregates: Aggregates, sources: Sources
+    ) -> None:
+        self._rng, self._features, self._expressions = rng, features, expressions
+        self._aggregates, self._sources = aggregates, sources
+
+    def condition(self, scope: Sequence[Ref], depth: int, named: Named) -> str | None:
+        """A condition with a subquery in it, if there is to be one."""
+        for feature, make in (("exists", self._exists), ("in", self._in), ("scalar", self._compared)):
+            if self._features.on(self._rng, feature, 0.1):
+                return make(scope, depth, named)
+        return None
+
+    def scalar(self, scope: Sequence[Ref], depth: int, named: Named) -> Expr:
+        """`(SELECT max(x) FROM b WHERE b.k = a.k)`: one row whatever b holds."""
+        source = self._sources.factor(depth - 1, named)
+        kind = self._rng.choice(_SCALAR_KINDS)
+        call = self._aggregates.of(source.refs, kind)
+        conditions = self._correlated(source, scope, equal=True)
+        if self._rng.random() < 0.3:
+            conditions.append(self._expressions.condition(source.refs, 1).sql)
+        return Expr(f"(SELECT {call.sql} FROM {source.sql}{_where(conditions)})", kind, call.grade)
+
+    def _compared(self, scope: Sequence[Ref], depth: int, named: Named) -> str:
+        found = self.scalar(scope, depth, named)
+        other = self._expressions.of(found.kind, scope, 1)
+        return f"{other.sql} {self._rng.choice(['=', '<', '>=', '<>'])} {found.sql}"
+
+    def _exists(self, scope: Sequence[Ref], depth: int, named: Named) -> str:
+        source = self._sources.factor(depth - 1, named)
+        conditions = self._correlated(source, scope, equal=self._rng.random() < 0.8)
+        if self._rng.random() < 0.4:
+            conditions.append(self._expressions.condition(source.refs, 1).sql)
+        return f"{self._not()}EXISTS (SELECT 1 FROM {source.sql}{_where(conditions)})"
+
+    def _in(self, scope: Sequence[Ref], depth: int, named: Named) -> str:
+        source = self._sources.factor(depth - 1, named)
+        pairs = _pairs(scope, source)
+        if pairs:
+            outer, inner = self._rng.choice(pairs)
+            value, found = outer.sql, inner.sql
+        else:
+            value = self._expressions.of("int", scope, 1).sql
+            found = self._expressions.of("int", source.refs, 1).sql
+        conditions = self._correlated(source, scope, equal=True) if self._rng.random() < 0.4 else []
+        if self._rng.random() < 0.4:
+            conditions.append(self._expressions.condition(source.refs, 1).sql)
+        return f"{value} {self._not()}IN (SELECT {found} FROM {source.sql}{_where(conditions)})"
+
+    def _correlated(self, source: Source, scope: Sequence[Ref], *, equal: bool) -> list[str]:
+        pairs = _pairs(scope, source)
+        if not pairs or not self._features.on(self._rng, "correlated", 0.7):
+            return []
+        alike = [p for p in pairs if p[0].name == p[1].name] or pairs
+        outer, inner = self._rng.choice(alike)
+        return [f"{inner.sql} {'=' if equal else self._rng.choice(['<', '<>'])} {outer.sql}"]
+
+    def _not(self) -> str:
+        return "NOT " if self._rng.random() < 0.4 else ""
+
+
+def _pairs(scope: Sequence[Ref], source: Source) -> list[tuple[Ref, Ref]]:
+    """Columns that may be compared. One without a qualifier would be looked for inside the subquery first."""
+    outer = [r for r in scope if r.kind in _COMPARED and r.grade < 2 and "." in r.sql]
+    return [(a, b) for a in outer for b in source.refs if a.kind == b.kind and b.grade < 2]
+
+
+def _where(conditions: Sequence[str]) -> str:
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
