@@ -33,6 +33,9 @@ PLANNED = {
     "one": "SELECT COUNT(*) AS n, MAX(d) AS d FROM a",
     "bag": "SELECT g, h FROM a WHERE b",
     "hs": "SELECT DISTINCT h FROM a UNION ALL SELECT h FROM c",
+    "first": ANY["top"],
+    "places": ANY["ranked"],
+    "larger": "SELECT id, n FROM a WHERE n > (SELECT AVG(n) FROM c) OR g IN (SELECT g FROM c WHERE b)",
 }
 
 
