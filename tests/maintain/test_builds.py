@@ -61,8 +61,8 @@ def entries(db: tr.Database) -> set[int]:
 @pytest.mark.parametrize("name", list(VIEWS))
 def test_a_view_is_exact_at_every_chunk_though_tables_change(db: tr.Database, name: str) -> None:
     rng, model = random.Random(name), Model(db)
-    db._builder.chunk = 5
-    model.put("a", [{**random_row(rng), "id": i} for i in range(10, 20)])
+    db._builder.chunk = 9
+    model.put("a", [{**random_row(rng), "id": i} for i in range(100, 130)])
     for _ in range(8):
         random_step(rng, model, rng.choice("aac"), 30)
     db.sql("CREATE MATERIALIZED VIEW other WITH (refresh = 'auto') AS SELECT g, COUNT(*) AS n FROM a GROUP BY g")
