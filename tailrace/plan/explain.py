@@ -44,14 +44,14 @@ COSTS = {
     "constant": "nothing once it is built",
     "linear": "changed rows",
     "bilinear": "changed rows and their matches",
-    "all pairs": "changed rows times the rows of the other side",
-    "first and last match": "changed rows, and all rows of a join key that gains or loses its other side",
+    "all pairs": "changed rows times the other side",
+    "first and last match": "changed rows, and the rows of keys whose other side comes or goes",
     "additive": "groups in the delta",
-    "extreme": "values in the delta, and a seek for a group's first or last",
+    "extreme": "values in the delta",
     "distinct": "values in the delta",
-    "affected groups": "all rows of the groups in the delta",
-    "affected partitions": "all rows of the partitions in the delta",
-    "first entries": "changed rows, and the entries up to the last one wanted of partitions in the delta",
+    "affected groups": "all rows of touched groups",
+    "affected partitions": "all rows of touched partitions",
+    "first entries": "changed rows, and the first entries of touched partitions",
 }
 
 
