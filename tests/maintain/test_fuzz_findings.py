@@ -69,7 +69,8 @@ def test_a_semi_join_with_a_condition_over_both_sides_of_the_join_below(db: tr.D
         [
             "SELECT t1.id, (SELECT MAX(id) FROM b) AS m FROM b t1 JOIN b t2 ON t1.tiny = t2.tiny "
             "LEFT SEMI JOIN b t3 ON t2.id = t3.id AND t1.g <= t3.id",
-            "SELECT t2.id FROM b t1 JOIN b t2 ON t1.tiny = t2.tiny LEFT ANTI JOIN b t3 ON t2.id = t3.id AND t2.g <= t3.id",
+            "SELECT t2.id FROM b t1 JOIN b t2 ON t1.tiny = t2.tiny "
+            "LEFT ANTI JOIN b t3 ON t2.id = t3.id AND t2.g <= t3.id",
         ],
         [("put", "b", [{"id": i, "tiny": i % 2, "g": 5 - i} for i in range(6)])],
         [("put", "b", [{"id": 2, "tiny": 1, "g": 0}]), ("delete", "b", [{"id": 5}])],
