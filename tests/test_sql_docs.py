@@ -1,4 +1,4 @@
-"""The tables of docs/sql.md are true: every example is maintained by the rule, and refused by the name, that they say."""
+"""The tables of docs/sql.md are true: examples are maintained by the rules, and refused by the names, that they say."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def fill(model: Model) -> None:
 
 
 def change(model: Model) -> None:
-    """Rows are deleted, moved to other groups, doubled and new; the last NULL of b.k goes, a key of c comes and goes."""
+    """Rows are deleted, moved to other groups, doubled and new; the last NULL of b.k goes, keys of c come and go."""
     model.delete("a", [0, 3, 5, 11])
     model.put("a", [{**a_row(i + 2), "id": i} for i in (1, 7, 8)] + [{**a_row(2), "id": 20}])
     model.update("a", {"id": 9, "x": None, "g": "a"})
