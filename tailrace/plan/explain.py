@@ -45,7 +45,7 @@ COSTS = {
     "linear": "changed rows",
     "bilinear": "changed rows and their matches",
     "all pairs": "changed rows times the other side",
-    "first and last match": "changed rows, and the rows of keys whose other side comes or goes",
+    "first and last match": "changed rows, and keys whose other side comes or goes",
     "additive": "groups in the delta",
     "extreme": "values in the delta",
     "distinct": "values in the delta",
