@@ -74,8 +74,8 @@ class Grouping:
             return f"ROLLUP ({listed})"
         if form == 1 and len(texts) < 3:
             return f"CUBE ({listed})"
-        sets = [f"({listed})", f"({texts[0]})", "()"]
-        return f"GROUPING SETS ({', '.join(self._rng.sample(sets, self._rng.randrange(1, 4)))})"
+        others = self._rng.sample([f"({texts[0]})", "()", f"({listed})"], self._rng.randrange(3))
+        return f"GROUPING SETS ({', '.join([f'({listed})', *others])})"
 
     def _having(self, source: Source) -> str:
         if not self._features.on(self._rng, "having", 0.2):

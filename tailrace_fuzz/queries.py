@@ -151,7 +151,7 @@ class Queries:
     def _limited(self, depth: int, named: Named) -> Query:
         """Ordered by all it shows: rows that tie are the same row."""
         inner = self._select(depth, named)
-        if not inner.exact:
+        if not inner.exact or any(c.kind in ARRAYS for c in inner.columns):
             return inner
         refs = [Ref(c.name, c.kind, c.grade, c.name) for c in inner.columns]
         order = self._windows.total(refs)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -22,7 +23,6 @@ from tailrace_fuzz.model import Model, differences
 from tailrace_fuzz.scenarios import Scenario, View
 
 # Rows are few and plans many: compiling each plan would take most of the time.
-_ENGINE = ()
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -85,6 +85,14 @@ class Oracle:
             return str(error).split("\n", 1)[0]
         return None
 
+    def failure(self, view: View) -> str | None:
+        """What Spark fails with when it runs a query, if it does."""
+        try:
+            self._spark.sql(view.sql).toArrow()
+        except (PySparkException, Py4JError) as error:
+            return str(error).split("\n", 2)[1 if "calling o" in str(error) else 0]
+        return None
+
     def answers(self, views: Sequence[View]) -> list[pa.Table]:
         with ThreadPoolExecutor(2) as pool:
             return list(pool.map(lambda view: self._spark.sql(view.sql).toArrow(), views))
@@ -96,7 +104,7 @@ class Player:
     def __init__(self, spark: SparkSession, path: Path, scenario: Scenario) -> None:
         self._scenario, self.outcome = scenario, Outcome()
         self._db = tr.open(path, spark=spark, map_size=1 << 28, durable=False)
-        for name in ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode", *_ENGINE):
+        for name in ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode"):
             self._db.spark.conf.set(name, _INTERPRETED[name])
         for table in scenario.tables:
             self._db.sql(table.ddl)
@@ -152,7 +160,11 @@ class Player:
                 else:
                     self.outcome.refused[error.construct] += 1
             except Exception as error:
-                self._find(view, type(error).__name__, str(error))
+                failure = self._oracle.failure(view)
+                if failure is None:
+                    self._find(view, type(error).__name__, str(error))
+                else:
+                    self.outcome.invalid.append((view, failure))
             else:
                 self._views.append(view)
         self.outcome.maintained = len(self._views)
