@@ -211,3 +211,8 @@ def test_a_choice_stands_when_the_epoch_is_done_again(db: tr.Database, monkeypat
     epoch = db.refresh()
     assert (epoch.number, {w.taken for w in epoch.refreshed.values()}) == (number + 1, {"recomputed"})
     model.check()
+
+
+def test_a_limit_that_spark_decides_is_refused(db: tr.Database) -> None:
+    with pytest.raises(Unsupported):
+        create(db, "full", {"v": "SELECT id FROM a LIMIT 3"})
