@@ -190,7 +190,7 @@ class Sources:
         return found if alike else []
 
     def _using(self, left: Source, right: Source, kind: str, shared: Sequence[tuple[Ref, Ref]]) -> Source:
-        natural = len(shared) <= 2 and self._rng.random() < 0.3
+        natural = len(shared) <= 2 and kind not in ("LEFT SEMI", "LEFT ANTI") and self._rng.random() < 0.3
         chosen = shared if natural else self._rng.sample(shared, self._rng.randrange(1, min(3, len(shared) + 1)))
         names = [a.name for a, _ in chosen]
         merged = tuple(replace(a, sql=a.name) for a, _ in chosen)

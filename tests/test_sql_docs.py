@@ -107,7 +107,7 @@ AGGREGATE_CALLS: dict[str, str] = {
     "regr_syy": "regr_syy(n, y)",
     "skewness": "skewness(n)",
     "some": "some(n > 1)",
-    "std": "std(DISTINCT n)",
+    "std": "std(n)",
     "stddev": "stddev(n)",
     "stddev_pop": "stddev_pop(n)",
     "stddev_samp": "stddev_samp(n)",
