@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ from tailrace.maintain import builds
 from tailrace.maintain.epochs import Epochs, Maintained, committed
 from tailrace.maintain.lock import PATIENCE, held
 from tailrace.maintained import build_of, chosen, maintained
+from tailrace.signals import caught
 from tailrace.store.base import Store
 from tailrace.store.pins import Pin, pinned
 from tailrace.verify.recompute import verify
@@ -96,8 +99,7 @@ class Builder:
         """Go on with a build to its end; interrupted, it is left to whoever comes next."""
         self._active.add(name)
         try:
-            while (making := self._advance(name)) is not None:
-                say(Step(f"building {name}", making.rows, making.total))
+            self._take_all(name, say)
             self._publish(name, say)
         except BuildFailed:
             self.forget(name)
@@ -108,6 +110,15 @@ class Builder:
             raise
         finally:
             self._active.discard(name)
+
+    def _take_all(self, name: str, say: Say) -> None:
+        """Take in all chunks there are; an interrupt is obeyed after the one under way."""
+        asked = threading.Event()
+        with caught(asked.set, signal.SIGINT):
+            while (making := self._advance(name)) is not None:
+                say(Step(f"building {name}", making.rows, making.total))
+                if asked.is_set():
+                    raise KeyboardInterrupt
 
     def forget(self, name: str) -> None:
         """Remove a build and what it has filled so far."""

@@ -6,8 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from tailrace.maintain import records
 from tailrace.maintain.epochs import LARGEST, Epoch, Epochs, committed
 from tailrace.maintain.lock import held
 from tailrace.maintained import maintained
+from tailrace.signals import caught
 from tailrace.statements import Runner
 from tailrace.status import Status, status
 from tailrace.store import lmdb, settings
@@ -186,7 +186,7 @@ class Database:
         self._check()
         self._asked_to_stop = False
         _ = self.spark  # Spark takes SIGINT for itself when it starts, so it starts before we do
-        with held(self.path, "runner"), _signals(self.stop):
+        with held(self.path, "runner"), caught(self.stop, signal.SIGINT, signal.SIGTERM):
             while not self._asked_to_stop and not (until and until()):
                 epoch = self._refresh()
                 if progress and epoch.operations:
@@ -241,17 +241,3 @@ class Database:
     def _check(self) -> None:
         if self._closed:
             raise Closed(path=self.path)
-
-
-@contextmanager
-def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Turn SIGINT and SIGTERM into a request to stop, where signals can be had: in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {n: signal.signal(n, lambda *_: stop()) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

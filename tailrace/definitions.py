@@ -48,6 +48,8 @@ def define(spark: SparkSession, names: Names, wanted: CreateView) -> ViewDef:
         return _recomputed(spark, names, wanted, error)
     tables = frozenset(n.table_id for n in walk(root) if isinstance(n, Scan))
     full = wanted.refresh == "full"
+    if full:  # Spark decides then what the plan would decide itself, as which rows a LIMIT keeps
+        _require_deterministic(names, wanted, uses)
     place = recomputable.recomputed_place(columns, root.key) if full else view_place(root)
     said = ASKED if full else ""
     kept = (wanted.refresh, said, order)
@@ -88,11 +90,15 @@ def _planned(
     return Built(root, built.order), columns, tuple(sorted(uses))
 
 
+def _require_deterministic(names: Names, wanted: CreateView, uses: tuple[str, ...]) -> None:
+    columns = {c.name.lower() for name in uses for c in names.source(name).columns}
+    recomputable.require_deterministic(wanted.query, columns)
+
+
 def _recomputed(spark: SparkSession, names: Names, wanted: CreateView, error: SqlError) -> ViewDef:
     """The definition of a view that only Spark can run; `error` is why there is no plan."""
     uses = tuple(sorted(recomputable.relations(wanted.query, {*names.tables, *names.views})))
-    sources = [names.source(name) for name in uses]
-    recomputable.require_deterministic(wanted.query, {c.name.lower() for s in sources for c in s.columns})
+    _require_deterministic(names, wanted, uses)
     try:
         columns = _analysed(spark, names, wanted.query_sql, uses)
     except SqlError:
@@ -102,6 +108,7 @@ def _recomputed(spark: SparkSession, names: Names, wanted: CreateView, error: Sq
     recomputable.require_storable(columns)
     if not uses:
         raise Unsupported(construct="a view of no table", reason="it would never change")
+    sources = [names.source(name) for name in uses]
     tables = frozenset().union(*(s.tables if isinstance(s, ViewDef) else {s.id} for s in sources))
     place = recomputable.recomputed_place(columns, None)
     said = str(error) if wanted.refresh == "auto" else ASKED

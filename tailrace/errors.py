@@ -18,6 +18,7 @@
     ├── StoreError                the store on disk
     │   ├── NotAStore             the directory holds something else
     │   ├── NewerFormat           the directory was written by a newer Tailrace
+    │   ├── OlderFormat           it was written by an older one, whose views are kept differently
     │   ├── StoreFull             map or disk is full
     │   ├── Corrupt               a checksum or a structure is wrong
     │   ├── OffsetGap             the log has a hole
@@ -59,6 +60,7 @@ __all__ = [
     "NotAStore",
     "NullKey",
     "OffsetGap",
+    "OlderFormat",
     "SnapshotGone",
     "SqlError",
     "StoreError",
@@ -174,6 +176,10 @@ class NotAStore(StoreError):
 
 class NewerFormat(StoreError):
     template = "{path} has store format {found}, this Tailrace reads up to {known}; upgrade Tailrace"
+
+
+class OlderFormat(StoreError):
+    template = "{path} has store format {found}, this Tailrace reads {known}; load its tables into a new store"
 
 
 class StoreFull(StoreError):

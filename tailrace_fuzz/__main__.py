@@ -36,7 +36,8 @@ def main() -> None:
     if asked.show:
         show(asked, features)
         return
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")  # short plans: compile quickly, not well
+    # Many plans, each run a few times: compile quickly, not well, and keep room for all of it.
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m")
     sys.exit(1 if run(session(), asked, features) else 0)
 
 

@@ -14,12 +14,13 @@ _CLAUSES = ("where", "having", "distinct", "laterals", "group", "with_")
 
 def cuts(sql: str) -> Iterator[str]:
     """The boldest first; every text once, all shorter."""
-    seen = {sql}
     (tree,) = dialect.parse(sql)
+    whole = dialect.generate(tree)
+    seen = {whole}
     for make in (_inner_queries, _branches, _without_clauses, _without_joins, _without_items, _smaller_expressions):
         for cut in make(tree):
             text = _text(cut)
-            if text is not None and text not in seen and len(text) < len(sql):
+            if text is not None and text not in seen and len(text) < len(whole):
                 seen.add(text)
                 yield text
 

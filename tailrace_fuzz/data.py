@@ -77,7 +77,7 @@ class Writer:
         """
         found = []
         for number in range(count):
-            some = self._rng.sample(self._tables, 1) if number == 0 else self._tables
+            some = self._rng.sample(self._tables, 1) if number == 0 and self._rng.random() < 0.4 else self._tables
             steps = self._rng.choice([1, 1, 2, 4])
             if number == count - 2:
                 operations = [self._clear(t) for t in some]
@@ -88,8 +88,8 @@ class Writer:
 
     def fill(self) -> Epoch:
         """What is there before any view; sometimes nothing."""
-        chosen = [t for t in self._tables if self._rng.random() < 0.8]
-        return Epoch(tuple(self._put(t, self._rng.randrange(1, self._most)) for t in chosen), self._spread)
+        chosen = [t for t in self._tables if self._rng.random() < 0.9]
+        return Epoch(tuple(self._put(t, self._rng.randrange(3, self._most)) for t in chosen), self._spread)
 
     def _step(self, table: TableSchema) -> Operation:
         kind, present = self._rng.random(), self._present[table.name]

@@ -81,7 +81,12 @@ class Expressions:
         return template
 
     def _filled(self, template: Template, kind: str, scope: Sequence[Ref], depth: int) -> Expr:
-        arguments = [self.of(self._kind(a, scope), scope, depth - 1) for a in template.arguments]
+        arguments: list[Expr] = []
+        for wanted in template.arguments:
+            argument = self.of(self._kind(wanted, scope), scope, depth - 1)
+            if any(argument.sql == other.sql for other in arguments):  # x < x says little
+                argument = self.literal(argument.kind)
+            arguments.append(argument)
         grades = [a.grade for a in arguments if kind in NUMERIC]
         return Expr(template.text.format(*(a.sql for a in arguments)), kind, max([template.grade, *grades]))
 

@@ -11,7 +11,8 @@ def summary(outcome: Outcome) -> str:
     share = 100 * outcome.filled // max(outcome.compared, 1)
     lines = [
         f"{outcome.maintained} views maintained, {outcome.compared} comparisons ({share}% with rows), "
-        f"{len(outcome.findings)} findings, {len(outcome.invalid)} queries that Spark refuses",
+        f"{len(outcome.findings)} findings, {len(outcome.invalid)} queries that Spark refuses, "
+        f"{outcome.skipped} over views that were not made",
         "seconds: " + ", ".join(f"{name} {seconds:.0f}" for name, seconds in outcome.seconds.items()),
     ]
     lines += [f"refused {count:5}: {construct}" for construct, count in outcome.refused.most_common()]

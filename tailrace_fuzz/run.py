@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -47,6 +48,7 @@ class Outcome:
     refused: Counter[str] = field(default_factory=Counter)
     invalid: list[tuple[View, str]] = field(default_factory=list)
     maintained: int = 0
+    skipped: int = 0  # views over one that was not made
     compared: int = 0
     filled: int = 0  # comparisons of answers that have rows at all
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -58,6 +60,7 @@ class Outcome:
         for name, seconds in other.seconds.items():
             self.seconds[name] += seconds
         self.maintained += other.maintained
+        self.skipped += other.skipped
         self.compared += other.compared
         self.filled += other.filled
 
@@ -82,6 +85,14 @@ class Oracle:
             self._spark.sql(view.sql).createOrReplaceTempView(view.name)
         except PySparkException as error:
             return str(error).split("\n", 1)[0]
+        return None
+
+    def failure(self, view: View) -> str | None:
+        """What Spark fails with when it runs a query, if it does."""
+        try:
+            self._spark.sql(view.sql).toArrow()
+        except (PySparkException, Py4JError) as error:
+            return str(error).split("\n", 2)[1 if "calling o" in str(error) else 0]
         return None
 
     def answers(self, views: Sequence[View]) -> list[pa.Table]:
@@ -137,7 +148,7 @@ class Player:
         began = time.monotonic()
         for view in views:
             if set(view.uses) - {v.number for v in self._views}:
-                self.outcome.refused["a view that was refused"] += 1
+                self.outcome.skipped += 1
                 continue
             refusal = self._oracle.refusal(view)
             if refusal is not None:
@@ -151,7 +162,11 @@ class Player:
                 else:
                     self.outcome.refused[error.construct] += 1
             except Exception as error:
-                self._find(view, type(error).__name__, str(error))
+                failure = self._oracle.failure(view)
+                if failure is None:
+                    self._find(view, type(error).__name__, str(error))
+                else:
+                    self.outcome.invalid.append((view, failure))
             else:
                 self._views.append(view)
         self.outcome.maintained = len(self._views)

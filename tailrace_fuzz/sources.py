@@ -77,7 +77,7 @@ class Sources:
     def clause(self, depth: int, named: Named) -> Source:
         """One source, or a join of some, perhaps with a LATERAL VIEW."""
         source = self.factor(depth, named)
-        for chance in (0.55, 0.35, 0.2):
+        for chance in (0.5, 0.25, 0.15):
             if self._rng.random() > chance or source.size > LARGEST // 4:
                 break
             source = self._joined(source, self.factor(depth - 1, named))
@@ -164,7 +164,7 @@ class Sources:
             for a, b in self._rng.sample(alike, 1 if self._rng.random() < 0.75 else min(2, len(alike))):
                 parts.append(f"{a.sql} {'<=>' if self._rng.random() < 0.1 else '='} {b.sql}")
         by_key = bool(parts)
-        if not by_key or self._features.on(self._rng, "residual", 0.3):
+        if not by_key or self._features.on(self._rng, "residual", 0.2):
             parts.append(self._residual(left, right, pairs))
         return " AND ".join(parts), by_key
 
@@ -190,7 +190,7 @@ class Sources:
         return found if alike else []
 
     def _using(self, left: Source, right: Source, kind: str, shared: Sequence[tuple[Ref, Ref]]) -> Source:
-        natural = len(shared) <= 2 and self._rng.random() < 0.3
+        natural = len(shared) <= 2 and kind not in ("LEFT SEMI", "LEFT ANTI") and self._rng.random() < 0.3
         chosen = shared if natural else self._rng.sample(shared, self._rng.randrange(1, min(3, len(shared) + 1)))
         names = [a.name for a, _ in chosen]
         merged = tuple(replace(a, sql=a.name) for a, _ in chosen)

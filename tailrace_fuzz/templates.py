@@ -168,12 +168,12 @@ TEMPLATES: dict[str, list[Template]] = {
     """) + [t for kind in _COMPARED for t in _templates(_COMPARISONS.replace("K", kind))],
     "date": _templates("""
         date_add({}, 1) : date
-        date_sub({}, pmod({}, 5)) : date int
+        date_sub({}, CAST(pmod({}, 5) AS INT)) : date int
         last_day({}) : date
         trunc({}, 'MM') : date
         add_months({}, 1) : date
         CAST({} AS DATE) : ts
-        make_date(2026, 1 + pmod({}, 12), 1) : int
+        make_date(2026, CAST(1 + pmod({}, 12) AS INT), 1) : int
         ({} + INTERVAL 2 DAYS) : date
         to_date({}) : str
         CAST({} AS DATE) : ntz

@@ -26,7 +26,7 @@ from tailrace.maintain.epoch import Committed, Epoch, Intent, Maintained, commit
 from tailrace.maintain.recompute import Chosen, replaced
 from tailrace.maintain.reset import sweep
 from tailrace.maintain.stages import Stages
-from tailrace.maintain.typer import reason
+from tailrace.maintain.typer import FAILURES, reason
 from tailrace.plan.refresh import OVERHEAD, Way
 from tailrace.source.assignment import Assignment, Handed, hand_out
 from tailrace.source.parts import Part, next_chunk
@@ -195,7 +195,7 @@ class Epochs:
             handed = hand_out(spark, work)
             stages = Stages(spark, self._store.path, self._store.nodes, self._store.shards, tasks, handed)
             return sum(row.rows for row in replaced(spark, self._store, stages, view, work.end).collect())
-        except PySparkException as error:
+        except FAILURES as error:
             raise EpochFailed(epoch=work.epoch, reason=f"view {view.name!r}: {reason(error)}") from error
 
     def build(self, maintained: Maintained, view: Chosen, fixed: frozenset[int]) -> int:
@@ -222,7 +222,7 @@ class Epochs:
         try:
             frame = self._frame(hand_out(spark, work), touched is None, maintained, touched, tasks, build)
             return sum(row.rows for row in frame.collect()) if frame is not None else 0
-        except PySparkException as error:
+        except FAILURES as error:
             raise EpochFailed(epoch=work.epoch, reason=reason(error)) from error
 
     def _frame(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,6 +15,9 @@ from tailrace.types import Column
 
 REMEMBERED = 10_000
 _ANSWERS: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]] = {}
+
+# What a job of Spark's may raise; the second for its own mistakes (a ClassCastException in the optimizer).
+FAILURES = (PySparkException, Py4JError)
 
 
 def reason(error: Exception) -> str:

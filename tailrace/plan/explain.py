@@ -1,11 +1,13 @@
 """A maintenance plan for people: operators, zones, arrangements, who shares them, what an epoch costs.
 
 spend: key (cust), sharded by (cust)
-└─ project cust, sum(price) AS total                          zone 2
-   └─ aggregate by cust: SUM(price)                           zone 2, placed by (cust)
-      │  rule additive: ...
-      │  keeps accumulators by (cust)  #3fa9c1  shared with revenue
-      └─ scan orders (cust, price)                            zone 1, the log
+└─ project cust, SUM(price) AS total  [zone 2]
+   │  rule linear: costs changed rows
+   └─ aggregate by cust: SUM(price)  [zone 2, shuffled by (cust)]
+      │  rule additive: costs groups in the delta
+      │  keeps accumulators by (cust) #3fa9c1, shared with revenue
+      └─ scan orders (cust, price)  [zone 1, the log]
+            rule log: costs operations in the epoch
 """
 
 from __future__ import annotations
@@ -36,15 +38,20 @@ from tailrace.plan.nodes import (
 from tailrace.plan.zones import Zone, begins_zone, view_place, zones
 
 _SHORT = 6
+# The rules of maintenance, and what the work of an epoch follows under each.
 COSTS = {
-    "inner": "changed rows, and for each the rows of the other side with its key",
-    "outer": "changed rows and their matches, and a whole group when its other side appears or vanishes",
-    "additive": "the groups in the delta: their accumulators are added to",
-    "extreme": "the values in the delta: the group's first or last value is a seek",
-    "distinct": "the values in the delta: each is counted when its first copy comes and its last goes",
-    "generic": "the rows of the groups in the delta: they are aggregated again",
-    "windows": "the rows of the partitions in the delta: their windows are computed again",
-    "ordered": "changed rows, and for each partition in the delta as many of its first entries as are asked for",
+    "log": "operations in the epoch",
+    "constant": "nothing once it is built",
+    "linear": "changed rows",
+    "bilinear": "changed rows and their matches",
+    "all pairs": "changed rows times the other side",
+    "first and last match": "changed rows, and keys whose other side comes or goes",
+    "additive": "groups in the delta",
+    "extreme": "values in the delta",
+    "distinct": "values in the delta",
+    "affected groups": "all rows of touched groups",
+    "affected partitions": "all rows of touched partitions",
+    "first entries": "changed rows, and the first entries of touched partitions",
 }
 
 
@@ -90,9 +97,8 @@ def _node(
     }
     if begins_zone(node):
         found["shuffled_by"] = _shuffle_columns(node)
+    found["rules"] = {rule: COSTS[rule] for rule in rules(node)}
     if isinstance(node, Stateful):
-        found["rule"] = _rule(node)
-        found["cost"] = [COSTS[r] for r in _rules(node)]
         found["arrangements"] = [
             {
                 "kind": held.kind,
@@ -190,22 +196,25 @@ def names(node: Node) -> list[str]:
     return [c.name for c in node.columns]
 
 
-def _rules(node: Stateful) -> list[str]:
-    if isinstance(node, Join):
-        return ["inner" if node.kind == "inner" else "outer"]
-    if isinstance(node, Window | TopK):
-        return ["windows" if isinstance(node, Window) else "ordered"]
-    if is_generic(node):
-        return ["generic"]
-    return list(dict.fromkeys(rule(c, node.input.columns) for c in node.calls)) or ["additive"]
-
-
-def _rule(node: Stateful) -> str:
-    if isinstance(node, Join):
-        return "bilinear" if node.kind == "inner" else "bilinear, and rows that gain or lose their match"
-    if isinstance(node, Window | TopK):
-        return "affected partitions" if isinstance(node, Window) else "first entries before and after"
-    return ", ".join(_rules(node)) if not is_generic(node) else "affected groups"
+def rules(node: Node) -> list[str]:
+    """The names of the rules by which an operator makes its delta."""
+    match node:
+        case Scan():
+            return ["log"]
+        case OneRow():
+            return ["constant"]
+        case Join(kind=kind, left_on=on):
+            pairs = [] if kind in ("semi", "anti") else ["bilinear" if on else "all pairs"]
+            return pairs if kind == "inner" else [*pairs, "first and last match"]
+        case Window():
+            return ["affected partitions"]
+        case TopK():
+            return ["first entries"]
+        case Aggregate() if is_generic(node):
+            return ["affected groups"]
+        case Aggregate(source, calls=calls):
+            return list(dict.fromkeys(rule(c, source.columns) for c in calls)) or ["additive"]
+    return ["linear"]
 
 
 def _shuffle_columns(node: Node) -> list[str]:
@@ -247,9 +256,7 @@ def _lines(node: Mapping[str, Any], indent: str, *, last: bool) -> list[str]:
     lines = [f"{head}  [zone {node['zone']}{source}{placed}]"]
     indent += "   " if last else "│  "
     bar = "│  " if node["inputs"] else "   "
-    if "rule" in node:
-        lines.append(f"{indent}{bar}rule {node['rule']}")
-        lines += [f"{indent}{bar}costs {cost}" for cost in node["cost"]]
+    lines += [f"{indent}{bar}rule {rule}: costs {cost}" for rule, cost in node["rules"].items()]
     for held in node.get("arrangements", ()):
         shared = f", shared with {', '.join(held['shared_with'])}" if held["shared_with"] else ""
         mark = held["fingerprint"][:_SHORT]

@@ -66,6 +66,8 @@ def one_row(node: Node) -> bool:
     match node:
         case Project(source):
             return one_row(source)
+        case OneRow():
+            return True
         case Aggregate(groups=groups):
             return not groups
         case Join(left, right, "inner", ()):

@@ -128,7 +128,7 @@ def _prune_aggregate(node: Aggregate, wanted: set[int]) -> tuple[Node, Layout]:
         calls = [0]
     kept = [node.calls[i] for i in calls]
     read = sorted(set(node.groups) | {p for call in kept for p in call.args})
-    if not read:
+    if not read and node.input.columns:
         read = list((node.input.key or (0,))[:1])
     at = _layout(read)
     pruned = Aggregate(

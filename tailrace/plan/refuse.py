@@ -69,9 +69,9 @@ def refuse_expression(tree: exp.Expr) -> None:
 
 
 def refuse_window(node: exp.Expr) -> None:
-    """Window functions where SQL has none: outside the select list, QUALIFY and ORDER BY, or without OVER."""
+    """Window functions where SQL has none: outside the select list and QUALIFY, or without OVER."""
     if isinstance(node, exp.Window):
-        reason = "it may stand in the select list, QUALIFY and ORDER BY; elsewhere, put it into a subquery"
+        reason = "it may stand in the select list and in QUALIFY; elsewhere, select it in a subquery"
         raise unsupported("window function (OVER) here", node, reason)
     if functions.name(node) in functions.WINDOW_ONLY:
         raise unsupported(f"window function {functions.name(node)}()", node, "it needs OVER (...)")

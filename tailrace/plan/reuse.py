@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from tailrace.plan.environment import renamed
 from tailrace.plan.expressions import remap
 from tailrace.plan.joining import selected
 from tailrace.plan.nodes import Filter, Join, Key, Node, Project, Scan, column_of, walk
@@ -34,7 +35,10 @@ def reuse(root: Node, views: Iterable[Node], types: Types) -> Node:
         for join in walk(view):
             for side in _sides(join) if isinstance(join, Join) else ():
                 known.setdefault(side.kind, []).append(side)
-    return merge_projects(_widened(root, known), types) if known else root
+    if not known:
+        return root
+    # Merging drops a projection that only renames, and the view is known by its names.
+    return renamed(merge_projects(_widened(root, known), types), [c.name for c in root.columns])
 
 
 def _widened(node: Node, known: dict[object, list[_Side]]) -> Node:

@@ -131,7 +131,7 @@ class Scope:
                 return _named_struct(node.expressions)
             if word == "arrays_zip":
                 return _named_zip(node.expressions)
-            if isinstance(node, exp.Tuple) and not isinstance(node.find_ancestor(exp.In, exp.Lambda), exp.In):
+            if isinstance(node, exp.Tuple) and not _is_list(node):
                 return _named_struct(node.expressions)
             if isinstance(node, exp.Lambda):
                 _rename_positional(node)
@@ -243,6 +243,11 @@ def _named_zip(arguments: list[exp.Expr]) -> exp.Expr:
     body = exp.Anonymous(this="named_struct", expressions=pairs)
     zipped = exp.Anonymous(this="arrays_zip", expressions=hidden)
     return exp.Anonymous(this="transform", expressions=[zipped, exp.Lambda(this=body, expressions=[each])])
+
+
+def _is_list(node: exp.Tuple) -> bool:
+    """Whether (a, b) is what IN, ANY or ALL choose from, and no struct."""
+    return isinstance(node.parent, exp.Any | exp.All) or isinstance(node.find_ancestor(exp.In, exp.Lambda), exp.In)
 
 
 def _keep_unit(argument: exp.Expr) -> None:

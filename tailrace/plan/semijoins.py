@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from tailrace.plan.expressions import refs, remap
 from tailrace.plan.nodes import Filter, Join, Node, Project, column_of
 
 
@@ -13,31 +15,46 @@ def push_semi_join(semi: Join) -> Node | None:
 
 
 def _pushed(node: Node, semi: Join) -> Node | None:
-    """`semi` applied somewhere below `node`, whose columns its `left_on` are of; None if that is of no use."""
+    """`semi`, whose left side is `node`, applied somewhere below it; None if that is of no use."""
+    read = _read(semi)
     match node:
         case Filter(source):
             below = _pushed(source, semi)
             return below and replace(node, input=below)
         case Project(source, expressions):
-            copied = [column_of(expressions[p]) for p in semi.left_on]
-            on = tuple(p for p in copied if p is not None)
-            below = _pushed(source, replace(semi, left=source, left_on=on)) if len(on) == len(copied) else None
+            copied = {p: at for p in read if (at := column_of(expressions[p])) is not None}
+            below = _pushed(source, _moved(semi, source, copied)) if len(copied) == len(read) else None
             return below and replace(node, input=below)
         case Join(left, right, kind):
             width = len(left.columns)
-            if max(semi.left_on) < width and kind in ("inner", "left", "semi", "anti"):
-                below = _below(left, semi, semi.left_on, repeated=_repeats(right, node.right_on, kind))
+            if max(read) < width and kind in ("inner", "left", "semi", "anti"):
+                moved = _moved(semi, left, {p: p for p in read})
+                below = _below(moved, repeated=_repeats(right, node.right_on, kind))
                 return below and replace(node, left=below)
-            if min(semi.left_on) >= width and kind == "inner":
-                on = tuple(p - width for p in semi.left_on)
-                below = _below(right, semi, on, repeated=_repeats(left, node.left_on, kind))
+            if min(read) >= width and kind == "inner":
+                moved = _moved(semi, right, {p: p - width for p in read})
+                below = _below(moved, repeated=_repeats(left, node.left_on, kind))
                 return below and replace(node, right=below)
     return None
 
 
-def _below(side: Node, semi: Join, on: tuple[int, ...], *, repeated: bool) -> Node | None:
-    moved = replace(semi, left=side, left_on=on)
-    return _pushed(side, moved) or (moved if repeated else None)
+def _read(semi: Join) -> set[int]:
+    """The left side's columns by which rows are decided on."""
+    condition = refs(semi.condition) if semi.condition is not None else ()
+    return {p for p in (*semi.left_on, *condition) if p < len(semi.left.columns)}
+
+
+def _moved(semi: Join, side: Node, at: Mapping[int, int]) -> Join:
+    """`semi` over another left side, which has the columns it reads at other places."""
+    before, now = len(semi.left.columns), len(side.columns)
+    condition = semi.condition
+    if condition is not None:
+        condition = remap(condition, {**at, **{before + i: now + i for i in range(len(semi.right.columns))}})
+    return replace(semi, left=side, left_on=tuple(at[p] for p in semi.left_on), condition=condition)
+
+
+def _below(moved: Join, *, repeated: bool) -> Node | None:
+    return _pushed(moved.left, moved) or (moved if repeated else None)
 
 
 def _repeats(other: Node, on: tuple[int, ...], kind: str) -> bool:

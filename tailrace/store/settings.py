@@ -7,9 +7,9 @@ import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from tailrace.errors import NewerFormat, NotAStore, StoreError
+from tailrace.errors import NewerFormat, NotAStore, OlderFormat, StoreError
 
-FORMAT = 1
+FORMAT = 2
 MAP_SIZE = 1 << 38
 
 
@@ -61,6 +61,8 @@ def read_settings(path: Path) -> Settings:
         raise NotAStore(path=str(path), reason="its store.json names no format")
     if found["format"] > FORMAT:
         raise NewerFormat(path=str(path), found=found["format"], known=FORMAT)
+    if found["format"] < FORMAT:
+        raise OlderFormat(path=str(path), found=found["format"], known=FORMAT)
     try:
         return Settings(**found)
     except TypeError as error:

@@ -41,9 +41,22 @@ def rows(count: int, seed: int) -> pa.Table:
 
 
 def values(columns: list[Column], count: int, seed: int) -> pa.Table:
+    """Values at all borders, then as many of few digits, which are worked out in other ways."""
     rng = random.Random(seed)
     data = [{c.name: _value(rng, c) for c in columns} for _ in range(count)]
+    data += [{c.name: _short(rng, c) for c in columns} for _ in range(count)]
     return pa.Table.from_pylist(data, schema=schema(columns))
+
+
+def _short(rng: random.Random, column: Column) -> Any:
+    if rng.random() < 0.05:
+        return None
+    if column.type in ("int", "bigint"):
+        return rng.randrange(-20, 100)
+    if not column.type.startswith("decimal"):
+        return _value(rng, column)
+    precision, scale = (int(n) for n in column.type[8:-1].split(","))
+    return Decimal(rng.randrange(-(10 ** min(precision, 7)), 10 ** min(precision, 7))).scaleb(-scale)
 
 
 def _value(rng: random.Random, column: Column) -> Any:

@@ -60,3 +60,45 @@ def test_a_struct_of_one_column_twice_is_refused_as_a_column(db: tr.Database) ->
     for struct in ("struct(n, n)", "named_struct('x', n, 'x', id)"):
         with pytest.raises(Unsupported):
             db.sql(f"CREATE MATERIALIZED VIEW v AS SELECT id, {struct} AS s FROM a")
+
+
+def test_a_semi_join_with_a_condition_over_both_sides_of_the_join_below(db: tr.Database) -> None:
+    story(
+        db,
+        ["CREATE TABLE b (id INT PRIMARY KEY, tiny INT, g INT)"],
+        [
+            "SELECT t1.id, (SELECT MAX(id) FROM b) AS m FROM b t1 JOIN b t2 ON t1.tiny = t2.tiny "
+            "LEFT SEMI JOIN b t3 ON t2.id = t3.id AND t1.g <= t3.id",
+            "SELECT t2.id FROM b t1 JOIN b t2 ON t1.tiny = t2.tiny "
+            "LEFT ANTI JOIN b t3 ON t2.id = t3.id AND t2.g <= t3.id",
+        ],
+        [("put", "b", [{"id": i, "tiny": i % 2, "g": 5 - i} for i in range(6)])],
+        [("put", "b", [{"id": 2, "tiny": 1, "g": 0}]), ("delete", "b", [{"id": 5}])],
+    )
+
+
+def test_rows_of_constants_alone_are_counted(db: tr.Database) -> None:
+    story(
+        db,
+        ["CREATE TABLE b (id INT PRIMARY KEY)"],
+        [
+            "SELECT id FROM b WHERE EXISTS (SELECT 1 FROM VALUES (1) AS v(x))",
+            "SELECT COUNT(*) AS n FROM VALUES (1) AS v(x)",
+            "SELECT id, (SELECT COUNT(*) FROM VALUES (1), (2) AS v(x)) AS n FROM b",
+        ],
+        [("put", "b", [{"id": 1}])],
+        [("put", "b", [{"id": 2}])],
+    )
+
+
+def test_a_view_that_shares_states_keeps_the_names_of_its_columns(db: tr.Database) -> None:
+    story(
+        db,
+        ["CREATE TABLE b (id INT PRIMARY KEY, f INT, s STRING)"],
+        [
+            "SELECT x.id, y.s FROM b x JOIN b y ON x.id = y.f",
+            "SELECT f AS c3, s AS c4, COUNT(*) AS c5 FROM b GROUP BY f, s",
+            "SELECT c4, c5 FROM v1",
+        ],
+        [("put", "b", [{"id": 1, "f": 1, "s": "a"}])],
+    )

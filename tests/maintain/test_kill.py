@@ -24,6 +24,8 @@ VIEWS = {
     "lonely": "SELECT a.id, b.w FROM a LEFT JOIN b ON a.id = b.id",
     "spread": "SELECT g, stddev(v) AS sd, COUNT(DISTINCT v) AS vs FROM a GROUP BY g",
     "everything": "SELECT COUNT(*) AS n, SUM(v) AS s FROM a",
+    "ranks": "SELECT id, rank() OVER (PARTITION BY g ORDER BY v) AS r, lead(v) OVER (ORDER BY g, id) AS l FROM a",
+    "best": "SELECT id, v FROM a ORDER BY v DESC LIMIT 5 OFFSET 1",
 }
 
 CHOSEN = {  # recomputed in some epochs, or in all

@@ -104,6 +104,8 @@ FAMILIES: dict[str, list[str]] = {
     ],
 }  # fmt: skip
 
+ONE_TASK, ALL_SHARDS = 50_000, -1  # operations up to which an epoch runs in one task
+
 EXPRESSIONS = """
     SELECT id, date_trunc('MONTH', t) AS e1, t + INTERVAL 90 MINUTES AS e2, d - INTERVAL '1' MONTH AS e3,
         d + make_interval(0, 1, 0, 2) AS e4, datediff(d, DATE '2026-01-01') AS e5, CAST(p AS INT) AS e6,
@@ -131,7 +133,15 @@ EXPRESSIONS = """
         map_filter(map('a', g), (k, v) -> v > 0) AS e73, str_to_map('a:1,b:2') AS e74, xxhash64(g, h) AS e75,
         width_bucket(x, 0, 10, 5) AS e76, initcap(h) AS e77, translate(h, 'ab', 'xy') AS e78,
         overlay(h PLACING 'q' FROM 1) AS e79,
-        position('a' IN h) AS e80, h COLLATE UTF8_BINARY AS e81, cast(map('k', g) AS map<string, bigint>) AS e82
+        position('a' IN h) AS e80, h COLLATE UTF8_BINARY AS e81, cast(map('k', g) AS map<string, bigint>) AS e82,
+        h LIKE ANY ('a%', 'b%') AS e83, h NOT LIKE ALL ('a%', 'b%') AS e84, h ILIKE 'A%' AS e85, g :: string AS e86,
+        d + INTERVAL '1-2' YEAR TO MONTH AS e87, t - INTERVAL '1 02:03:04' DAY TO SECOND AS e88,
+        timestampdiff(MINUTE, t, TIMESTAMP '2026-01-01 00:00:00') AS e89, datediff(MONTH, d, DATE '2026-05-01') AS e90,
+        TIMESTAMP_NTZ '2026-01-01 00:00:00' AS e91, try_divide(g, 0) AS e92, substr(h FROM 2 FOR 1) AS e93,
+        decode(g, 1, 'a', 2, 'b', 'c') AS e94, sequence(d, d + INTERVAL 3 DAYS, INTERVAL 1 DAY) AS e95,
+        reduce(array(1, g), 0, (s, i) -> s + i, s -> s * 2) AS e96, array(named_struct('a', g))[0].a AS e97,
+        array_sort(array(g, id), (l, r) -> CASE WHEN l < r THEN -1 WHEN l > r THEN 1 ELSE 0 END) AS e98,
+        from_csv('1,x', 'a INT, b STRING') AS e99, schema_of_json('{"a": 1}') AS e100
     FROM a WHERE NOT (h = 'b' AND g > 2) OR h IS NULL
 """
 
@@ -151,24 +161,24 @@ def empty(model: Model) -> None:
         model.delete(name, [k if len(k) > 1 else k[0] for k in model.tables[name]])
 
 
-@pytest.mark.parametrize("spread", [False, True], ids=["one-task", "all-shards"])
 @pytest.mark.parametrize("family", list(FAMILIES))
-def test_oracle_clauses(db: tr.Database, family: str, spread: bool) -> None:
-    rng = random.Random(f"{family}{spread}")
+def test_oracle_clauses(db: tr.Database, family: str) -> None:
+    """Views are built, and epochs run, by turns in one task and in one task per shard."""
+    rng = random.Random(family)
     model = Model(db)
-    if spread:
-        db._epochs.small = -1
     for _ in range(6):
         random_step(rng, model, rng.choice("ace"), 12)
     for number, sql in enumerate(FAMILIES[family]):
+        db._epochs.small = ONE_TASK if number % 2 else ALL_SHARDS
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
-    model.check()
-    for _ in range(2 if spread else 3):
+    for small in (ONE_TASK, ALL_SHARDS):
         for _ in range(rng.randrange(2, 12)):
             random_step(rng, model, rng.choice("aaacce"), 12)
+        db._epochs.small = small
         db.refresh()
         model.check()
     empty(model)
+    db._epochs.small = ONE_TASK
     db.refresh()
     model.check()
 
@@ -176,7 +186,7 @@ def test_oracle_clauses(db: tr.Database, family: str, spread: bool) -> None:
 def test_views_of_empty_tables_and_first_rows(db: tr.Database) -> None:
     """What a clause gives over nothing: constants, the grand total, no row of a ROLLUP."""
     model = Model(db)
-    for number, sql in enumerate((*FAMILIES["grouping-sets"], *FAMILIES["constants"], *FAMILIES["pivot"][:3])):
+    for number, sql in enumerate((*FAMILIES["grouping-sets"][:6], *FAMILIES["constants"][:2], *FAMILIES["pivot"][:3])):
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
     model.check()
     model.put("a", [{"id": 1, **random_row(random.Random(1))}])

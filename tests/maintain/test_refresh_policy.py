@@ -33,6 +33,9 @@ PLANNED = {
     "one": "SELECT COUNT(*) AS n, MAX(d) AS d FROM a",
     "bag": "SELECT g, h FROM a WHERE b",
     "hs": "SELECT DISTINCT h FROM a UNION ALL SELECT h FROM c",
+    "first": ANY["top"],
+    "places": ANY["ranked"],
+    "larger": "SELECT id, n FROM a WHERE n > (SELECT AVG(n) FROM c) OR g IN (SELECT g FROM c WHERE b)",
 }
 
 
@@ -208,3 +211,8 @@ def test_a_choice_stands_when_the_epoch_is_done_again(db: tr.Database, monkeypat
     epoch = db.refresh()
     assert (epoch.number, {w.taken for w in epoch.refreshed.values()}) == (number + 1, {"recomputed"})
     model.check()
+
+
+def test_a_limit_that_spark_decides_is_refused(db: tr.Database) -> None:
+    with pytest.raises(Unsupported):
+        create(db, "full", {"v": "SELECT id FROM a LIMIT 3"})

@@ -49,7 +49,7 @@ def needed(db: tr.Database) -> set[int]:
     return {v.state for v in db._catalog.views.values()} | set(db._catalog.states.values())
 
 
-@pytest.mark.parametrize("chunk", [200_000, 10], ids=["at-once", "in-chunks"])
+@pytest.mark.parametrize("chunk", [200_000, 30], ids=["at-once", "in-chunks"])
 @pytest.mark.parametrize("policy", ["incremental", "auto", "full"])
 def test_a_view_gets_another_definition(db: tr.Database, chunk: int, policy: str) -> None:
     db._builder.chunk = chunk
@@ -74,11 +74,11 @@ def test_a_view_gets_another_definition(db: tr.Database, chunk: int, policy: str
     assert db.verify("v").ok
 
 
-@pytest.mark.parametrize("chunk", [200_000, 10], ids=["at-once", "in-chunks"])
+@pytest.mark.parametrize("chunk", [200_000, 30], ids=["at-once", "in-chunks"])
 def test_views_over_it_follow(db: tr.Database, chunk: int) -> None:
     db._builder.chunk = chunk
     db.sql("CREATE MATERIALIZED VIEW w AS SELECT COUNT(*) AS k, SUM(s) AS t FROM v")
-    db.sql("CREATE MATERIALIZED VIEW x WITH (refresh = 'full') AS SELECT k + 1 AS k1 FROM w") if chunk > 10 else None
+    db.sql("CREATE MATERIALIZED VIEW x WITH (refresh = 'full') AS SELECT k + 1 AS k1 FROM w") if chunk > 30 else None
     db.sql(replace("SELECT g, SUM(v) * 2 AS s FROM a WHERE g > 0 GROUP BY g"))
     assert db.view("w").get() == {"k": 3, "t": 2 * sum(i for i in range(60) if i % 4)}
     for name in db.views():
@@ -119,7 +119,7 @@ def interrupt(db: tr.Database, statement: str) -> None:
 
 
 def test_an_interrupted_replace_leaves_the_old_view_and_can_go_on(db: tr.Database) -> None:
-    db._builder.chunk = 10
+    db._builder.chunk = 30
     interrupt(db, replace(PAIRS))
     assert db.status().building[0]["replaces"]
     db.table("a").put({"id": 200, "g": 2, "v": 7})
@@ -137,7 +137,7 @@ def test_an_interrupted_replace_leaves_the_old_view_and_can_go_on(db: tr.Databas
     assert (db.views(), db.status().building, held(db)) == ([], [], set())
 
 
-@pytest.mark.parametrize("chunk", [200_000, 10], ids=["at-once", "in-chunks"])
+@pytest.mark.parametrize("chunk", [200_000, 30], ids=["at-once", "in-chunks"])
 def test_a_new_definition_that_differs_from_recomputation_is_not_taken(db: tr.Database, chunk: int) -> None:
     db._builder.chunk = chunk
 

@@ -17,6 +17,7 @@ from tailrace.errors import (
     NotAStore,
     NullKey,
     OffsetGap,
+    OlderFormat,
     SnapshotGone,
     StoreFull,
     UnknownColumn,
@@ -285,6 +286,9 @@ def test_what_is_not_a_store(tmp_path: Path) -> None:
         settings.read_settings(tmp_path)
     (tmp_path / "store.json").write_text('{"format": 99}')
     with pytest.raises(NewerFormat):
+        settings.read_settings(tmp_path)
+    (tmp_path / "store.json").write_text('{"format": 1}')
+    with pytest.raises(OlderFormat):
         settings.read_settings(tmp_path)
 
 
