@@ -97,12 +97,15 @@ class Builder:
 
     def finish(self, name: str, say: Say) -> None:
         """Go on with a build to its end; interrupted, it is left to whoever comes next."""
+        mine = self._required(name).number
         self._active.add(name)
         try:
             self._take_all(name, say)
             self._publish(name, say)
         except BuildFailed:
-            self.forget(name)
+            there = self._catalog.making.get(name)
+            if there is not None and there.number == mine:
+                self.forget(name)
             raise
         except BaseException:
             with contextlib.suppress(EpochsLocked), held(self._store.path, "epoch", patience=RELEASE):
@@ -150,8 +153,8 @@ class Builder:
 
     def _publish(self, name: str, say: Say) -> None:
         """Let a complete build be seen, one that replaces views once it is known to be right."""
-        making = self._catalog.making.get(name)
-        if making is not None and making.replaces:
+        making = self._required(name)
+        if making.replaces:
             with pinned(self._store) as pin:
                 try:
                     self._compare(making.draft, pin, say)
@@ -160,7 +163,9 @@ class Builder:
                         builds.failed(self._store, name, error.reason)
                     raise
         with self.changing():
-            self._catalog.publish(self._required(name).draft)
+            if self._required(name).number != making.number:
+                raise BuildFailed(name=name, reason="it was dropped and is being built anew")
+            self._catalog.publish(making.draft)
             self.clear_leftovers()
 
     def _compare(self, draft: Draft, pin: Pin, say: Say) -> None:

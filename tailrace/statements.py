@@ -91,6 +91,8 @@ class Runner:
         with self._builder.changing():
             if self._taken(wanted.name, wanted.if_not_exists):
                 return
+            if wanted.name in self._catalog.making:
+                raise BeingBuilt(name=wanted.name, how="as a view; choose another name, or drop that")
             for column in wanted.columns:
                 types.arrow(column.type)
             self._catalog.add_table(wanted.name, wanted.columns, wanted.key)

@@ -267,7 +267,7 @@ class Compiler:
             flow = deltas[number] or self._nothing(sides[number])
             if DROPS_NULLS[node.kind][number]:
                 there = [f"{column(p)} IS NOT NULL" for p, safe in zip(on, node.null_safe, strict=True) if not safe]
-                flow = self._where(flow, " AND ".join(there)) if there else flow
+                flow = self._where(flow, " AND ".join(there)) if there and deltas[number] is not None else flow
             inputs.append((flow, on))
         left, right = arrangements.join_arrangements(node)
         rule = JoinRule(
@@ -373,7 +373,9 @@ class Compiler:
             frame = frame.withColumn("_copy", F.expr(f"explode(sequence(1L, {WEIGHT}))"))
         calls = [F.expr(f"{c.sql} FILTER (WHERE {LIVE})").alias(f"a{i}") for i, c in enumerate(node.calls)]
         grouped = [column(p) for p in node.groups]
-        frame = frame.groupBy(*grouped).agg(F.expr(f"coalesce(bool_or({LIVE}), false)").alias(LIVE), *calls)
+        came = F.count(F.lit(1)).alias("_came")
+        frame = frame.groupBy(*grouped).agg(F.expr(f"coalesce(bool_or({LIVE}), false)").alias(LIVE), came, *calls)
+        frame = frame.where("_came > 0")  # without groups Spark answers for a group that nothing came of too
         names = [column(i) for i in range(len(node.groups))]
         groups = [f"{p} AS {n}" for p, n in zip(grouped, names, strict=True)]
         answers = [f"CAST(a{i} AS {c.type}) AS {column(len(names) + i)}" for i, c in enumerate(node.calls)]

@@ -65,7 +65,7 @@ class Stages:
                 if name != SHARD
             ]
             shard = SHARD if SHARD in rows.columns else f"CAST(NULL AS INT) AS {SHARD}"
-            parts.append(rows.selectExpr(*picked, f"CAST({number} AS TINYINT) AS {INPUT}", shard))
+            parts.append(rows.selectExpr(*picked, f"CAST({number} AS INT) AS {INPUT}", shard))
         return self.shuffle(self.merge(parts))
 
     def run(self, roots: Sequence[Fragment]) -> DataFrame:

@@ -157,11 +157,20 @@ class Decorrelation:
         if node.kind in ("right", "full") or (right.ties and node.kind != "inner"):
             return self._join_by_domain(node, left, right)
         start = len(left.node.columns)
-        joint = replace(node, left=left.node, right=right.node)
+        joint = replace(node, left=left.node, right=right.node, condition=self._over(node, left))
         if node.kind in ("semi", "anti"):
             return replace(left, node=joint)
         shown = [*range(left.width), *range(start, start + right.width), *left.tied, *(start + p for p in right.tied)]
         return Lifted(selected(joint, shown), left.ties + right.ties)
+
+    def _over(self, node: Join, left: Lifted) -> str | None:
+        """The join's condition over a left side that has got more columns."""
+        if node.condition is None:
+            return None
+        if outer_refs(node.condition, self.depth):
+            raise unsupported("a correlated subquery with an outer column in such a JOIN condition", self.origin)
+        width, more = len(node.left.columns), len(left.node.columns) - len(node.left.columns)
+        return remap(node.condition, {p: p if p < width else p + more for p in refs(node.condition)})
 
     def _join_by_domain(self, node: Join, left: Lifted, right: Lifted) -> Lifted:
         """Both sides for each value of the domain: a row without a match is one for that value."""
@@ -176,6 +185,7 @@ class Decorrelation:
             left_on=(*node.left_on, *left.tied),
             right_on=(*node.right_on, *right.tied),
             null_safe=node.null_safe + (True,) * len(positions),
+            condition=self._over(node, left),
         )
         if node.kind in ("semi", "anti"):
             return Lifted(joint, left.ties)

@@ -47,7 +47,8 @@ class Totals:
         return ", ".join([*groups, *sums, f"{WEIGHT} bigint"])
 
     def over(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts = [self._grouped(self._contributions(batch)) for batch in batches]
+        # of no rows Arrow's sums without groups are one row of NULLs
+        parts = [self._grouped(self._contributions(batch)) for batch in batches if batch.num_rows]
         if parts:
             whole = self._grouped(pa.concat_tables(parts)) if len(parts) > 1 else parts[0]
             yield from whole.combine_chunks().to_batches()

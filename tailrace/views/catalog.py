@@ -13,6 +13,7 @@ Every change is one transaction and raises the version, by which other processes
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -61,6 +62,11 @@ class Making:
     def name(self) -> str:
         return self.draft.views[0].name
 
+    @property
+    def number(self) -> int:
+        """Of this build and no other of the same name."""
+        return self.draft.views[0].state
+
 
 class Catalog:
     """The catalog as of its newest version, read again whenever that has changed."""
@@ -72,15 +78,20 @@ class Catalog:
         self._views: dict[str, ViewDef] = {}
         self._states: dict[str, int] = {}
         self._next = 1
+        self._lock = threading.RLock()
 
     def _current(self) -> Catalog:
+        with self._lock:
+            self._read()
+        return self
+
+    def _read(self) -> None:
         head = self._store.document("catalog") or {"version": 0, "next": 1}
         if head["version"] != self._version:
             self._tables = {t.name: t for t in map(table_from_json, self._store.documents("table:").values())}
             self._views = {v.name: v for v in map(view_from_json, self._store.documents("view:").values())}
             self._states = {k[6:]: v for k, v in self._store.documents("state:").items()}
             self._version, self._next = head["version"], head["next"]
-        return self
 
     @property
     def version(self) -> int:
@@ -259,6 +270,10 @@ class Catalog:
             raise InUse(name=name, users=", ".join(users))
 
     def _change(self, documents: dict[str, Any], following: int | None = None) -> None:
+        with self._lock:
+            self._change_all(documents, following)
+
+    def _change_all(self, documents: dict[str, Any], following: int | None) -> None:
         current = self._current()
         version = current._version
         head = {"version": version + 1, "next": following or current._next}
