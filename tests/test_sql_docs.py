@@ -52,7 +52,7 @@ CONSTRUCTS = [
 REFUSED = [(queries(query)[0], named) for query, named, _ in tables("query", "the error names", "instead")]
 
 # One call per aggregate of Spark, over table a. What depends on the order of rows is put in order; of sketches, which
-# need not be equal bit by bit, the estimate is compared; and what is rounded has its last digits from the order of sums.
+# need not be equal bit by bit, the estimate is compared; what is rounded has its last digits from the order of sums.
 AGGREGATE_CALLS: dict[str, str] = {
     "any": "any(n > 1)",
     "approx_count_distinct": "approx_count_distinct(n)",
