@@ -13,7 +13,7 @@ from tailrace_fuzz.schemas import TableSchema, random_schema
 from tailrace_fuzz.sources import Named, Query
 
 PER_STORE = 20
-EPOCHS = 4
+EPOCHS = 3
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ SIZES = pytest.mark.parametrize("small", [50_000, -1], ids=["one-task", "all-sha
 
 @SIZES
 def test_killed_processes_lose_nothing(tmp_path: Path, spark: Any, small: int) -> None:
-    kill_and_check(tmp_path / "store", spark, small, rounds=3)
+    kill_and_check(tmp_path / "store", spark, small, rounds=2)
 
 
 @pytest.mark.soak
