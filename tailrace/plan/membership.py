@@ -14,7 +14,7 @@ from tailrace.plan.decorrelate import Decorrelation, Lifted
 from tailrace.plan.expressions import column, refs, remap
 from tailrace.plan.facts import never_null
 from tailrace.plan.joining import filtered, joined, link, same_types, selected
-from tailrace.plan.nodes import Aggregate, Call, Filter, Join, JoinKind, Node, Project, TopK, column_of
+from tailrace.plan.nodes import Aggregate, Call, Filter, Join, JoinKind, Node, Project, column_of
 from tailrace.plan.typer import Types
 from tailrace.types import Column
 
@@ -23,14 +23,9 @@ ROWS = Call("count", (), distinct=False, sql="COUNT(*)", type="bigint")
 
 def stripped(plan: Node) -> Node:
     """The part of a plan that decides whether there are rows at all."""
-    while True:
-        match plan:
-            case Project(source) | Aggregate(source, (_, *_)):
-                plan = source
-            case TopK(source, offset=0, limit=limit) if limit is None or limit > 0:
-                plan = source
-            case _:
-                return plan
+    while isinstance(plan, Project) or (isinstance(plan, Aggregate) and plan.groups):
+        plan = plan.input
+    return plan
 
 
 def _always(plan: Node) -> bool:
