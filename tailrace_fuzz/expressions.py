@@ -64,6 +64,18 @@ class Expressions:
                 return found
         return found
 
+    def filter(self, scope: Sequence[Ref], depth: int) -> str:
+        """A condition for WHERE. Most random ones let nothing pass, and an empty answer shows little: widen some."""
+        found = self.condition(scope, depth).sql
+        form = self._rng.randrange(5)
+        if form == 0:
+            return f"(NOT coalesce({found}, FALSE))"
+        if form == 1:
+            return f"coalesce({found}, TRUE)"
+        if form == 2 and scope:
+            return f"({found} OR {self._rng.choice(scope).sql} IS NOT NULL)"
+        return found
+
     def column(self, scope: Sequence[Ref], kinds: Sequence[str]) -> Ref | None:
         refs = [r for r in scope if r.kind in kinds and r.grade < 2]
         return self._rng.choice(refs) if refs else None

@@ -87,11 +87,11 @@ class Queries:
     def _where(self, source: Source, depth: int, named: Named) -> str:
         conditions = []
         if self._features.on(self._rng, "where", 0.3):
-            conditions.append(self._expressions.condition(source.refs, self._rng.randrange(1, 4)).sql)
+            conditions.append(self._expressions.filter(source.refs, self._rng.randrange(1, 4)))
         found = self._subqueries.condition(source.refs, depth, named)
         if found is not None:
             conditions.insert(self._rng.randrange(len(conditions) + 1), found)
-        glue = " OR " if found and self._rng.random() < 0.15 else " AND "
+        glue = " OR " if len(conditions) > 1 and self._rng.random() < 0.4 else " AND "
         return f" WHERE {glue.join(conditions)}" if conditions else ""
 
     def _grouped(self, depth: int, named: Named) -> Query:

@@ -16,13 +16,9 @@ SEED, QUERIES = "suite", 200
 NOT_YET: tuple[str, ...] = ()
 MEANT = {"an outer, semi or anti join with a condition that is no equality, over nested types"}
 MOST_INVALID = 2  # of a store's queries, those that Spark itself may refuse
-ALWAYS = 2  # stores of queries that every run of the tests has; the others take minutes each and are for `make soak`
 
 
-@pytest.mark.parametrize(
-    "group",
-    [pytest.param(n, marks=[pytest.mark.soak] if n >= ALWAYS else []) for n in range(QUERIES // PER_STORE)],
-)
+@pytest.mark.parametrize("group", range(QUERIES // PER_STORE))
 def test_fuzz_equals_recompute(spark: Any, group: int) -> None:
     outcome = play(spark, scenario(SEED, group, Features.of(without=NOT_YET)))
     without = f" --without {','.join(NOT_YET)}" if NOT_YET else ""
