@@ -88,7 +88,9 @@ def test_negative_zero_as_a_group(db: tr.Database) -> None:
 @pytest.mark.parametrize("small", [50_000, -1], ids=["one-task", "all-shards"])
 def test_zeros_and_nans_inside_arrays_and_structs_as_groups(db: tr.Database, small: int) -> None:
     db._epochs.small = small
-    nested = "(SELECT id, array(1D, f) AS a, named_struct('x', CAST(f AS FLOAT), 'l', array(struct(f), NULL)) AS s FROM t)"
+    nested = (
+        "(SELECT id, array(1D, f) AS a, named_struct('x', CAST(f AS FLOAT), 'l', array(struct(f), NULL)) AS s FROM t)"
+    )
     for number, sql in enumerate(
         [
             f"SELECT CAST(a AS STRING) AS k, COUNT(*) AS n, MAX(id) AS m FROM {nested} GROUP BY a",
