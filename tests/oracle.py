@@ -1,16 +1,36 @@
-"""The oracle: a model of the tables in plain Python, Spark's own answer to each view's SQL, and random writes."""
+"""The oracle: a model of the tables in plain Python, Spark's own answer to each view's SQL, and random writes.
+
+compare_all_along    views equal recomputation whenever they can be read, from when they are built to the last epoch
+verify_all_along     the same where SQL leaves ties open: `verify`, which knows the plan's order, is the oracle
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
+import tailrace as tr
 from tailrace_fuzz.model import Model, Row, multiset, plain
 
-__all__ = ["WIDE", "Model", "Row", "either", "multiset", "plain", "random_row", "random_step"]
+__all__ = [
+    "WIDE",
+    "Model",
+    "Row",
+    "compare_all_along",
+    "either",
+    "multiset",
+    "plain",
+    "random_row",
+    "random_step",
+    "verify_all_along",
+    "wide_store",
+]
 
 
 def either(rng: random.Random, make: Callable[[], Any], nulls: float = 0.15) -> Any:
@@ -53,3 +73,67 @@ def random_step(rng: random.Random, model: Model, name: str, keys: int) -> None:
     else:
         gone = rng.sample(present, min(len(present), rng.randrange(1, 5)))
         model.delete(name, [k if len(k) > 1 else k[0] for k in gone])
+
+
+@contextmanager
+def wide_store(path: Path, spark: Any, names: str) -> Iterator[tr.Database]:
+    """A store with empty tables of these names; that of `c` has a key of two columns."""
+    with tr.open(path, spark=spark, map_size=1 << 30) as db:
+        for name in names:
+            key = ("id INT, tag STRING", "id, tag") if name == "c" else ("id INT", "id")
+            db.sql(f"CREATE TABLE {name} ({key[0]}, {WIDE}, PRIMARY KEY ({key[1]}))")
+        yield db
+
+
+def compare_all_along(
+    db: tr.Database, views: Sequence[str], rng: random.Random, changed: str, *, spread: bool, epochs: int = 1
+) -> None:
+    """Build views over random rows; run epochs of random writes, of all deletions, of writes again; compare each time.
+
+    `changed` names tables, those that change more often more often. With `spread` there is a task for every shard.
+    """
+    model = Model(db)
+    if spread:
+        db._epochs.small = -1
+    _write(rng, model, sorted(set(changed)), 6)
+    _create(db, views)
+    model.check()
+    for _ in range(epochs):
+        _write(rng, model, changed, rng.randrange(2, 15))
+        db.refresh()
+        model.check()
+    for name, rows in model.tables.items():
+        model.delete(name, [k if len(k) > 1 else k[0] for k in rows])
+    db.refresh()
+    model.check()
+    _write(rng, model, changed, 8)
+    db.refresh()
+    model.check()
+    for frame, reusable in db._epochs._frames.values():
+        if frame is not None and reusable:
+            with redirect_stdout(StringIO()) as plan:
+                frame.explain()
+            assert "Exchange" not in plan.getvalue(), "Spark would answer a shuffle from the files of an earlier epoch"
+
+
+def verify_all_along(db: tr.Database, views: Sequence[str], rng: random.Random, changed: str) -> None:
+    """Build views over random rows and run epochs of random writes; verify each time."""
+    model = Model(db)
+    _write(rng, model, changed, 6)
+    _create(db, views)
+    for _ in range(2):
+        _write(rng, model, changed, 8)
+        db.refresh()
+        for name in db.views():
+            report = db.verify(name)
+            assert report.ok, report
+
+
+def _create(db: tr.Database, views: Sequence[str]) -> None:
+    for number, sql in enumerate(views):
+        db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
+
+
+def _write(rng: random.Random, model: Model, names: Sequence[str], steps: int) -> None:
+    for _ in range(steps):
+        random_step(rng, model, rng.choice(names), 13)

@@ -4,8 +4,8 @@
 
 The input is arranged by group. A touched group's rows after the epoch go to Spark, which does with them
 what it always does; the rows each group gave last are stored, because computing them again need not
-give the same bits (sums of doubles depend on the order). Once stored they stand, should the epoch be done
-again. The cost is the size of the touched groups.
+give the same bits (sums of doubles depend on the order). They are stored before anything is made of them, and
+stand from then on, whoever else computes them for the epoch. The cost is the size of the touched groups.
 """
 
 from __future__ import annotations

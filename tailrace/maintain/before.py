@@ -81,6 +81,10 @@ class Before:
         return self
 
     def __exit__(self, *raised: object) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """See from now on what others have settled in the meantime."""
         self._open.close()
         self._snapshots.clear()
 

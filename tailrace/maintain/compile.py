@@ -25,7 +25,7 @@ from tailrace.maintain.before import Rule
 from tailrace.maintain.extremes import Values
 from tailrace.maintain.fragments import Fields, Fragment
 from tailrace.maintain.joins import JoinRule
-from tailrace.maintain.program import Keep, Merge, Read, ReadTotals, Seed, Select, Where
+from tailrace.maintain.program import Keep, Merge, Read, ReadTotals, Seed, Select, Settle, Where
 from tailrace.maintain.sinks import Sink
 from tailrace.maintain.slots import Slots, plan_slots
 from tailrace.maintain.stages import Stages
@@ -134,9 +134,10 @@ class Compiler:
 
         Without `net` rows that cancel out may stay in it: for one that is only going to be summed.
         """
-        if (node.fingerprint, net) not in self._deltas:
-            self._deltas[node.fingerprint, net] = self._delta(node, net)
-        return self._deltas[node.fingerprint, net]
+        asked = node.fingerprint, net or isinstance(node, arrangements.Stateful)  # one with state stands once
+        if asked not in self._deltas:
+            self._deltas[asked] = self._delta(node, net)
+        return self._deltas[asked]
 
     def _delta(self, node: Node, net: bool) -> Flow | None:
         match node:
@@ -180,7 +181,8 @@ class Compiler:
         placed = [self._placed(flow, by, len(moving) == 1) for flow, by in inputs]
         by = tuple(tuple(flow.fields[p][0] for p in positions) for flow, positions in inputs)
         schemas = tuple(p.schema for p in placed)
-        return Fragment(Keep(rule, schemas, by, self._stages.shards), tuple(placed), fields)
+        operator = Settle if isinstance(rule, Outputs) else Keep
+        return Fragment(operator(rule, schemas, by, self._stages.shards), tuple(placed), fields)
 
     def _placed(self, flow: Flow, by: Sequence[int], only: bool) -> Fragment:
         """The delta in the tasks of its shards.

@@ -6,14 +6,14 @@
 A hop between Spark and Python costs more than most operators do on a small delta. So a task goes on for as
 long as it can: the log is read, expressions are evaluated and states are kept in the same task; Spark's own
 operators come in where an expression needs them or rows must go to another task. Each shard gets all its
-writes in one transaction.
+writes in one transaction; answers that may come out differently when computed again get theirs before (`Settle`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -52,9 +52,32 @@ class Task:
     def keep(self, writes: Sequence[Write]) -> None:
         """Hold writes until the end; a state that two operators share is written once."""
         for write in writes:
-            if len(write.keys) and write.state not in self.work.fixed and write.state not in self.writes:
-                olds = None if self.work.blank and not self.work.reset else write.olds
-                self.writes[write.state] = Write(write.state, write.keys, write.values, olds)
+            if len(write.keys) and write.state not in self.work.fixed:
+                self.writes.setdefault(write.state, write)
+
+    def settle(self, writes: Sequence[Write], shards: Sequence[int]) -> bool:
+        """Apply writes now, in each of these shards if only to say that nothing changes; False if any had the epoch."""
+        return all(self.apply(self.parts([w for w in writes if w.state not in self.work.fixed], shards)))
+
+    def parts(self, writes: Iterable[Write], shards: Sequence[int] = ()) -> dict[int, list[Write]]:
+        """Writes by shard; those of views that are recomputed take the place of all that there was."""
+        parts: dict[int, list[Write]] = {}
+        for write in writes:
+            nothing = Write.of(write.state, [], [], [])
+            for shard, part in {**dict.fromkeys(shards, nothing), **dict(spread(write))}.items():
+                if self.work.reset:
+                    part = instead(self.before.shard(shard), part)
+                elif self.work.blank:
+                    part = replace(part, olds=None)
+                parts.setdefault(shard, []).append(part)
+        return parts
+
+    def apply(self, parts: Mapping[int, Sequence[Write]]) -> list[bool]:
+        """Write the parts; for each shard whether it took any of them."""
+        with ThreadPoolExecutor(APPLYING) as pool:  # a durable commit waits for the disk: shards wait side by side
+            epoch, keep = self.work.epoch, self.work.keep
+            jobs = [pool.submit(partial(self.store.shard(n).apply, epoch, w, keep)) for n, w in parts.items()]
+            return [job.result() for job in jobs]
 
 
 class Operator(Protocol):
@@ -160,10 +183,13 @@ class Keep:
     def run(self, inputs: Tables, task: Task) -> pa.Table | None:
         if not any(t is not None and t.num_rows for t in inputs):
             return None
-        placed = [self._placed(t, n) for n, t in enumerate(inputs)]
-        out, writes = self.rule.step(placed, task.before)
-        task.keep(writes)
+        out = self._step([self._placed(t, n) for n, t in enumerate(inputs)], task)
         return out if out is not None and out.num_rows else None
+
+    def _step(self, deltas: Sequence[pa.Table], task: Task) -> pa.Table | None:
+        out, writes = self.rule.step(deltas, task.before)
+        task.keep(writes)
+        return out
 
     def _placed(self, rows: pa.Table | None, number: int) -> pa.Table:
         wanted = self.inputs[number]
@@ -175,6 +201,23 @@ class Keep:
             return rows.combine_chunks()
         shards = place([rows.column(n) for n in self.by[number]], self.shards, rows.num_rows)
         return rows.append_column(SHARD, pa.array(shards)).combine_chunks()
+
+
+@dataclass(frozen=True)
+class Settle(Keep):
+    """An operator whose answers may come out differently when computed again: they are written at once.
+
+    Two tasks of a job may compute the same answers, or a task and the one that is run in its place. Whatever is made
+    of an answer is made of the one that stands: in each shard that of whoever came first.
+    """
+
+    def _step(self, deltas: Sequence[pa.Table], task: Task) -> pa.Table | None:
+        out, writes = self.rule.step(deltas, task.before)
+        shards = sorted({shard for delta in deltas for shard in delta.column(SHARD).unique().to_pylist()})
+        if not task.settle(writes, shards):
+            task.before.renew()
+            out, _ = self.rule.step(deltas, task.before)
+        return out
 
 
 @dataclass(frozen=True)
@@ -207,8 +250,8 @@ class Program:
                     yield from self._emitted(self._results(task, [first]))
             else:
                 yield from self._emitted(self._results(task, []))
-            parts = _parts(task)
-        _apply(task, parts)
+            parts = task.parts(task.writes.values())
+        task.apply(parts)
 
     def _results(self, task: Task, known: list[pa.Table | None]) -> list[pa.Table | None]:
         results = list(known)
@@ -252,26 +295,6 @@ def run(
 def read(program: Program, store: str, nodes: Sequence[int], handed: Handed) -> Iterator[pa.RecordBatch]:
     """A task that reads all its rows itself."""
     return program.run(attach(store), handed.take(), nodes, ())
-
-
-def _parts(task: Task) -> dict[int, list[Write]]:
-    """The task's writes by shard; those of views that are recomputed take the place of all that there was."""
-    parts: dict[int, list[Write]] = {}
-    for write in task.writes.values():
-        for shard, part in spread(write):
-            part = instead(task.before.shard(shard), part) if task.work.reset else part
-            parts.setdefault(shard, []).append(part)
-    return parts
-
-
-def _apply(task: Task, parts: dict[int, list[Write]]) -> None:
-    with ThreadPoolExecutor(APPLYING) as pool:  # a durable commit waits for the disk: shards wait side by side
-        jobs = [
-            pool.submit(partial(task.store.shard(n).apply, task.work.epoch, w, task.work.keep))
-            for n, w in parts.items()
-        ]
-        for job in jobs:
-            job.result()
 
 
 def _with_weights(rows: pa.Table) -> pa.Table:

@@ -72,11 +72,30 @@ def flat(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 
 def normalise(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Float columns with one zero and one NaN, since SQL compares by value; others as they are."""
-    if not pa.types.is_floating(array.type):
+    """Floats with one zero and one NaN, in nested values too, since SQL compares by value; all else as it is."""
+    kind = array.type
+    if pa.types.is_floating(kind):
+        nan = pa.scalar(float("nan"), kind)
+        return pc.if_else(pc.is_nan(array), nan, pc.add(array, pa.scalar(0.0, kind)))
+    if not _holds_floats(kind):
         return array
-    nan = pa.scalar(float("nan"), array.type)
-    return pc.if_else(pc.is_nan(array), nan, pc.add(array, pa.scalar(0.0, array.type)))
+    if isinstance(array, pa.ChunkedArray):
+        return pa.chunked_array([normalise(chunk) for chunk in array.chunks], kind)
+    if pa.types.is_struct(kind):
+        fields = [normalise(array.field(i)) for i in range(kind.num_fields)]
+        return pa.Array.from_buffers(kind, len(array), [bitmap(valid(array))], children=fields)
+    inside = normalise(array.values if is_list(kind) else _entries(array))
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], offset=array.offset, children=[inside])
+
+
+def _holds_floats(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or any(_holds_floats(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _entries(array: pa.MapArray) -> pa.StructArray:
+    """The keys and values of all of an array's maps, as they lie in its buffers."""
+    kind = pa.struct([array.type.key_field, array.type.item_field])
+    return pa.Array.from_buffers(kind, len(array.keys), [None], children=[array.keys, array.items])
 
 
 def valid(array: pa.Array) -> Vector | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,40 @@ def test_negative_zero_as_a_group(db: tr.Database) -> None:
         model.put("t", [{"id": number, "f": value, "x": number}])
         db.refresh()
     model.check()
+
+
+@pytest.mark.parametrize("small", [50_000, -1], ids=["one-task", "all-shards"])
+def test_zeros_and_nans_inside_arrays_and_structs_as_groups(db: tr.Database, small: int) -> None:
+    db._epochs.small = small
+    nested = (
+        "(SELECT id, array(1D, f) AS a, named_struct('x', CAST(f AS FLOAT), 'l', array(struct(f), NULL)) AS s FROM t)"
+    )
+    for number, sql in enumerate(
+        [
+            f"SELECT CAST(a AS STRING) AS k, COUNT(*) AS n, MAX(id) AS m FROM {nested} GROUP BY a",
+            f"SELECT s, SUM(id) AS t, COUNT(DISTINCT a) AS k FROM {nested} GROUP BY s",
+            f"SELECT CAST(s AS STRING) AS k, median(id) AS mid FROM {nested} GROUP BY a, s",
+            f"SELECT DISTINCT s, a FROM {nested}",
+            f"SELECT a FROM {nested} WHERE id < 3 INTERSECT SELECT a FROM {nested} WHERE id > 2",
+            f"SELECT l.id, r.id AS j, r.s FROM {nested} l JOIN {nested} r ON l.a = r.a AND l.s = r.s",
+            f"SELECT id, CAST(a AS STRING) AS k FROM {nested} l LEFT ANTI JOIN"
+            f" (SELECT s FROM {nested} WHERE id = 2) r ON l.s = r.s",
+            f"SELECT id, CAST(a AS STRING) AS k, sum(id) OVER (PARTITION BY s ORDER BY id) AS t FROM {nested}",
+            f"SELECT id, s FROM {nested} QUALIFY row_number() OVER (PARTITION BY a ORDER BY id DESC) = 1",
+        ]
+    ):
+        db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
+    model = Model(db)
+    (other_nan,) = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))
+    for number, value in enumerate([-0.0, 0.0, other_nan, -0.0, float("nan"), 0.0, None]):
+        model.put("t", [{"id": number, "f": value}])
+        if number % 3 == 0:
+            db.refresh()
+            model.check()
+    for gone in ([0, 2], [1, 3, 4, 5, 6]):
+        model.delete("t", gone)
+        db.refresh()
+        model.check()
 
 
 def test_extremes_of_long_strings(db: tr.Database) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from oracle import WIDE, Model, plain, random_step
+from oracle import compare_all_along, plain, verify_all_along, wide_store
 
 import tailrace as tr
 
@@ -37,42 +38,14 @@ TIES = [
 
 
 @pytest.fixture
-def db(tmp_path: Path, spark: Any) -> Any:
-    database = tr.open(tmp_path / "store", spark=spark, map_size=1 << 30)
-    database.sql(f"CREATE TABLE a (id INT PRIMARY KEY, {WIDE})")
-    database.sql(f"CREATE TABLE c (id INT, tag STRING, {WIDE}, PRIMARY KEY (id, tag))")
-    yield database
-    database.close()
-
-
-def build(db: tr.Database, views: list[str]) -> None:
-    for number, sql in enumerate(views):
-        db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
+def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
+    with wide_store(tmp_path / "store", spark, "ac") as database:
+        yield database
 
 
 @pytest.mark.parametrize("spread", [False, True], ids=["one-task", "all-shards"])
 def test_oracle_equals_recompute(db: tr.Database, spread: bool) -> None:
-    rng = random.Random(f"top{spread}")
-    model = Model(db)
-    if spread:
-        db._epochs.small = -1
-    for _ in range(6):
-        random_step(rng, model, rng.choice("ac"), 14)
-    build(db, VIEWS)
-    model.check()
-    for _ in range(2):
-        for _ in range(rng.randrange(2, 10)):
-            random_step(rng, model, rng.choice("aac"), 14)
-        db.refresh()
-        model.check()
-    for name in "ac":
-        model.delete(name, [k if len(k) > 1 else k[0] for k in model.tables[name]])
-    db.refresh()
-    assert [v for v in db.views() if db.view(v).scan().num_rows] == []
-    for _ in range(8):
-        random_step(rng, model, rng.choice("aac"), 14)
-    db.refresh()
-    model.check()
+    compare_all_along(db, VIEWS, random.Random(f"top{spread}"), "aac", spread=spread)
     for view in (db.view("v0"), db.view("v2"), db.view("v6"), db.view("v7"), db.view("v8"), db.view("v11")):
         asked = db.query(view.sql).to_pylist()
         found = view.scan().to_pylist()
@@ -80,16 +53,7 @@ def test_oracle_equals_recompute(db: tr.Database, spread: bool) -> None:
 
 
 def test_ties_that_sql_leaves_open_are_broken_alike_in_every_epoch(db: tr.Database) -> None:
-    rng = random.Random("ties")
-    model = Model(db)
-    build(db, TIES)
-    for _ in range(2):
-        for _ in range(8):
-            random_step(rng, model, rng.choice("aac"), 14)
-        db.refresh()
-        for name in db.views():
-            report = db.verify(name)
-            assert report.ok, report
+    verify_all_along(db, TIES, random.Random("ties"), "aac")
 
 
 def test_an_order_is_kept_as_far_as_it_is_shown(db: tr.Database) -> None:

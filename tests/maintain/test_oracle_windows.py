@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-from contextlib import redirect_stdout
-from io import StringIO
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from oracle import WIDE, Model, random_step
+from oracle import compare_all_along, verify_all_along, wide_store
 
 import tailrace as tr
 
@@ -62,60 +61,17 @@ TIES = [
 ]
 
 
-def build(db: tr.Database, views: list[str]) -> None:
-    for number, sql in enumerate(views):
-        db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
-
-
 @pytest.fixture
-def db(tmp_path: Path, spark: Any) -> Any:
-    database = tr.open(tmp_path / "store", spark=spark, map_size=1 << 30)
-    database.sql(f"CREATE TABLE a (id INT PRIMARY KEY, {WIDE})")
-    database.sql(f"CREATE TABLE c (id INT, tag STRING, {WIDE}, PRIMARY KEY (id, tag))")
-    yield database
-    database.close()
+def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
+    with wide_store(tmp_path / "store", spark, "ac") as database:
+        yield database
 
 
 @pytest.mark.parametrize("spread", [False, True], ids=["one-task", "all-shards"])
 @pytest.mark.parametrize("family", list(FAMILIES))
 def test_oracle_equals_recompute(db: tr.Database, family: str, spread: bool) -> None:
-    rng = random.Random(f"{family}{spread}")
-    model = Model(db)
-    if spread:
-        db._epochs.small = -1
-    for _ in range(6):
-        random_step(rng, model, rng.choice("ac"), 14)
-    build(db, FAMILIES[family])
-    model.check()
-    for _ in range(rng.randrange(2, 15)):
-        random_step(rng, model, rng.choice("aac"), 14)
-    db.refresh()
-    model.check()
-    for name in "ac":
-        model.delete(name, [k if len(k) > 1 else k[0] for k in model.tables[name]])
-    db.refresh()
-    assert [v for v in db.views() if db.view(v).scan().num_rows] == []
-    for _ in range(8):
-        random_step(rng, model, rng.choice("aac"), 14)
-    db.refresh()
-    model.check()
-    for frame, reusable in db._epochs._frames.values():
-        if frame is not None and reusable:
-            with redirect_stdout(StringIO()) as plan:
-                frame.explain()
-            assert "Exchange" not in plan.getvalue(), "Spark would answer a shuffle from the files of an earlier epoch"
+    compare_all_along(db, FAMILIES[family], random.Random(f"{family}{spread}"), "aac", spread=spread)
 
 
 def test_ties_that_sql_leaves_open_are_broken_alike_in_every_epoch(db: tr.Database) -> None:
-    rng = random.Random("ties")
-    model = Model(db)
-    for _ in range(6):
-        random_step(rng, model, rng.choice("ac"), 14)
-    build(db, TIES)
-    for _ in range(2):
-        for _ in range(8):
-            random_step(rng, model, rng.choice("aac"), 14)
-        db.refresh()
-        for name in db.views():
-            report = db.verify(name)
-            assert report.ok, report
+    verify_all_along(db, TIES, random.Random("ties"), "aac")

@@ -177,6 +177,26 @@ def test_normalise_leaves_one_zero_and_one_nan() -> None:
     assert normalise(texts) is texts
 
 
+def test_normalise_reaches_into_nested_values() -> None:
+    inner = pa.struct([("x", pa.float64()), ("s", pa.string())])
+    kind = pa.struct([("l", pa.list_(inner)), ("m", pa.map_(pa.string(), pa.float32())), ("n", pa.int32())])
+    rows = [
+        None,
+        {"l": [{"x": -0.0, "s": "a"}, None, {"x": None, "s": None}], "m": [("k", -0.0), ("l", None)], "n": 1},
+        {"l": None, "m": None, "n": None},
+        {"l": [], "m": [], "n": 2},
+        {"l": [{"x": -float("nan"), "s": "b"}, {"x": -1.5, "s": ""}], "m": [("k", float("nan"))], "n": 3},
+    ]
+    array = pa.array(rows, kind)
+    for part in (array, array.slice(1), array.slice(2, 2), pa.chunked_array([array, array.slice(4)])):
+        found = normalise(part)
+        found.validate(full=True)
+        assert found.type == kind
+        assert str(found.to_pylist()) == str(part.to_pylist()).replace("-0.0", "0.0")
+    integers = pa.array([[1]])
+    assert normalise(integers) is integers
+
+
 def test_a_time_is_the_instant_whatever_its_zone() -> None:
     codec = KeyCodec([pa.timestamp("us", "UTC")])
     [instant] = pa.array([1_700_000_000_000_001], pa.timestamp("us", "UTC")).to_pylist()
