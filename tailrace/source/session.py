@@ -19,8 +19,11 @@ from pyspark.sql import SparkSession
 from tailrace.errors import EnvironmentFault, NoJava
 
 # Views are total: a row that divides by zero gives NULL, as Spark does without ANSI mode, instead of
-# stopping every view of the store. Adaptive execution would merge partitions that stand for shards.
+# stopping every view of the store. Adaptive execution would merge partitions that stand for shards. A frame that
+# gives no rows still has to run, because its tasks keep states: Spark must not cut off what it knows to be empty.
+_CUTTING = ("PruneFilters", "PropagateEmptyRelation", "ConvertToLocalRelation")
 SQL_SETTINGS = {
+    "spark.sql.optimizer.excludedRules": ",".join(f"org.apache.spark.sql.catalyst.optimizer.{r}" for r in _CUTTING),
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.ansi.enabled": "false",
     "spark.sql.session.timeZone": "UTC",

@@ -102,3 +102,22 @@ def test_a_view_that_shares_states_keeps_the_names_of_its_columns(db: tr.Databas
         ],
         [("put", "b", [{"id": 1, "f": 1, "s": "a"}])],
     )
+
+
+@pytest.mark.parametrize("spread", [False, True])
+def test_a_filter_that_spark_knows_to_be_false_does_not_end_the_task(db: tr.Database, spread: bool) -> None:
+    """Spark would not even start a task for a frame without rows, but the task has other things to do."""
+    never = "WHERE date_format(DATE '2026-01-31', 'yyyy') < CAST(CAST(NULL AS DOUBLE) AS STRING)"
+    story(
+        db,
+        ["CREATE TABLE a (id INT PRIMARY KEY, g INT)", "CREATE TABLE b (id INT PRIMARY KEY, n INT)"],
+        [
+            f"SELECT b.id, n, s FROM b LEFT JOIN (SELECT g, SUM(id) AS s FROM a {never} GROUP BY g) t ON n = g",
+            f"SELECT n, COUNT(*) AS c, s FROM b LEFT JOIN (SELECT SUM(id) AS s FROM a {never} HAVING max(g) > 1) "
+            "ON b.id = s GROUP BY n, s",
+        ],
+        [("put", "b", [{"id": 1, "n": 1}])],
+        [("put", "a", [{"id": 1, "g": 1}]), ("put", "b", [{"id": 2, "n": 2}])],
+        [("delete", "b", [{"id": 1}, {"id": 2}])],
+        spread=spread,
+    )
