@@ -48,7 +48,7 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 
 
 class AtChunk:
-    """Does something during the job that takes in the second chunk, which cannot end before: a shard has another writer."""
+    """Does something during the job of the second chunk, which cannot end before: a shard has another writer."""
 
     def __init__(self, db: tr.Database, act: Callable[[], None]) -> None:
         self._db, self._act, self._stuck = db, act, False
@@ -79,7 +79,7 @@ def kill_workers(db: tr.Database, times: int) -> None:
         return not job & active()
 
     for _ in range(times):
-        job = until(lambda: active() - seen, "a job")
+        job = until(lambda seen=frozenset(seen): active() - seen, "a job")
         seen |= job
         until(lambda job=job: failed(job), "the job to fail")
 
