@@ -62,18 +62,18 @@ class Builder:
         """Catalog changes wait for the epoch under way, in whichever process it is."""
         return held(self._store.path, "epoch", patience=PATIENCE)
 
-    def start(self, views: Sequence[ViewDef], replaces: bool, say: Say) -> bool:
-        """Make views, the caller having the lock: whether they are done. If not, `finish` goes on without it."""
+    def start(self, views: Sequence[ViewDef], replaces: bool, say: Say) -> int | None:
+        """Make views, the caller having the lock: None if they are done, else the build that `finish` goes on with."""
         self.clear_leftovers()
         tables = {number for view in views for number in view.tables}
         by_number = {t.id: t for t in self._catalog.tables.values()}
         rows = {number: self._store.count(by_number[number]) for number in tables}
         total = sum(rows.values())
-        if total <= self.chunk or not all(v.plan is not None and builds.in_chunks(v.plan) for v in views):
+        few = total <= min(self.chunk, builds.AT_ONCE)
+        if few or not all(v.plan is not None and builds.in_chunks(v.plan) for v in views):
             self._at_once(views, replaces, say)
-            return True
-        self._catalog.begin(views, replaces, builds.order(list(tables), rows), total)
-        return False
+            return None
+        return self._catalog.begin(views, replaces, builds.order(list(tables), rows), total)
 
     def _at_once(self, views: Sequence[ViewDef], replaces: bool, say: Say) -> None:
         say(Step("refreshing the views there are"))
@@ -95,16 +95,20 @@ class Builder:
         self._catalog.publish(draft)
         self.clear_leftovers()
 
-    def finish(self, name: str, say: Say) -> None:
-        """Go on with a build to its end; interrupted, it is left to whoever comes next."""
-        mine = self._required(name).number
+    def finish(self, name: str, number: int, say: Say) -> None:
+        """Go on with a build to its end; interrupted, it is left to whoever comes next.
+
+        Whoever was at it before may still be, and be the first to publish it.
+        """
         self._active.add(name)
         try:
-            self._take_all(name, say)
-            self._publish(name, say)
+            self._take_all(name, number, say)
+            self._publish(name, number, say)
         except BuildFailed:
+            if self._published(name, number):
+                return
             there = self._catalog.making.get(name)
-            if there is not None and there.number == mine:
+            if there is not None and there.number == number:
                 self.forget(name)
             raise
         except BaseException:
@@ -114,11 +118,15 @@ class Builder:
         finally:
             self._active.discard(name)
 
-    def _take_all(self, name: str, say: Say) -> None:
+    def _published(self, name: str, number: int) -> bool:
+        view = self._catalog.views.get(name)
+        return view is not None and view.state == number
+
+    def _take_all(self, name: str, number: int, say: Say) -> None:
         """Take in all chunks there are; an interrupt is obeyed after the one under way."""
         asked = threading.Event()
         with caught(asked.set, signal.SIGINT):
-            while (making := self._advance(name)) is not None:
+            while (making := self._advance(name, number)) is not None:
                 say(Step(f"building {name}", making.rows, making.total))
                 if asked.is_set():
                     raise KeyboardInterrupt
@@ -134,37 +142,37 @@ class Builder:
         """Whether somebody is at a build: another process that lives, or another thread of this one."""
         return making.owned and (making.pid != os.getpid() or making.name in self._active)
 
-    def _advance(self, name: str) -> Making | None:
+    def _advance(self, name: str, number: int) -> Making | None:
         """Take one chunk in; None if there was none left to take."""
         with self.changing():
-            build = build_of(self._required(name))
+            build = build_of(self._required(name, number))
             if build.complete:
                 return None
             self._epochs.advance(maintained(self._catalog), build, self.chunk)
-            return self._required(name)
+            return self._required(name, number)
 
-    def _required(self, name: str) -> Making:
+    def _required(self, name: str, number: int) -> Making:
         making = self._catalog.making.get(name)
-        if making is None:
+        if making is None or making.number != number:
             raise BuildFailed(name=name, reason="it was dropped meanwhile")
         if making.failed:
             raise BuildFailed(name=name, reason=making.failed)
         return making
 
-    def _publish(self, name: str, say: Say) -> None:
+    def _publish(self, name: str, number: int, say: Say) -> None:
         """Let a complete build be seen, one that replaces views once it is known to be right."""
-        making = self._required(name)
+        making = self._required(name, number)
         if making.replaces:
             with pinned(self._store) as pin:
                 try:
                     self._compare(making.draft, pin, say)
                 except BuildFailed as error:
                     with self.changing():
+                        self._required(name, number)
                         builds.failed(self._store, name, error.reason)
                     raise
         with self.changing():
-            if self._required(name).number != making.number:
-                raise BuildFailed(name=name, reason="it was dropped and is being built anew")
+            self._required(name, number)
             self._catalog.publish(making.draft)
             self.clear_leftovers()
 
@@ -178,19 +186,20 @@ class Builder:
 
     # builds that were left
 
-    def left(self) -> list[str]:
+    def left(self) -> list[Making]:
         """Builds that nobody is at any more."""
-        return [m.name for m in self._catalog.making.values() if not self.busy(m) and not m.failed]
+        return [m for m in self._catalog.making.values() if not self.busy(m) and not m.failed]
 
     def take_over(self, name: str) -> None:
         with self.changing():
             self._catalog.own(name, builds.owner())
 
-    def step(self, name: str, say: Say) -> None:
+    def step(self, build: Making, say: Say) -> None:
         """Take one chunk of a build in, or publish it when there is none left."""
+        name, number = build.name, build.number
         with contextlib.suppress(BuildFailed):  # it stays visible, with its reason
-            if (making := self._advance(name)) is None:
-                self._publish(name, say)
+            if (making := self._advance(name, number)) is None:
+                self._publish(name, number, say)
             else:
                 say(Step(f"building {name}", making.rows, making.total))
 

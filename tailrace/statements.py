@@ -128,7 +128,8 @@ class Runner:
     def _create_view(self, wanted: CreateView) -> None:
         if self._view_taken(wanted):
             return
-        if not self._taken_over(wanted):
+        number = self._taken_over(wanted)
+        if number is None:
             self._say(Step("planning"))
             version = self._catalog.version
             views = self._defined(wanted)
@@ -138,9 +139,10 @@ class Runner:
                 if self._catalog.version != version:  # what it reads may have been dropped meanwhile
                     views = self._defined(wanted)
                 self._refuse_while_building(views)
-                if self._builder.start(views, self._replaces(wanted), self._say):
+                number = self._builder.start(views, self._replaces(wanted), self._say)
+                if number is None:
                     return
-        self._builder.finish(wanted.name, self._say)
+        self._builder.finish(wanted.name, number, self._say)
 
     def _view_taken(self, wanted: CreateView) -> bool:
         if self._replaces(wanted):
@@ -161,14 +163,14 @@ class Runner:
             if not making.failed and (used or theirs & names):
                 raise BeingBuilt(name=making.name, how="and one of them reads the other; wait for it, or drop it")
 
-    def _taken_over(self, wanted: CreateView) -> bool:
-        """Whether the statement goes on with a build of the same view that was left."""
+    def _taken_over(self, wanted: CreateView) -> int | None:
+        """The build of the same view that was left, with which the statement goes on, if there is one."""
         making = self._catalog.making.get(wanted.name)
         if making is None:
-            return False
+            return None
         if making.failed:
             self._builder.forget(wanted.name)
-            return False
+            return None
         if self._builder.busy(making):
             raise BeingBuilt(name=wanted.name, how=f"by process {making.pid}; wait for it or stop it", pid=making.pid)
         begun = making.draft.views[0]
@@ -176,7 +178,7 @@ class Runner:
             how = f"with another definition; refresh to finish it, or DROP VIEW {wanted.name}"
             raise BeingBuilt(name=wanted.name, how=how)
         self._builder.take_over(wanted.name)
-        return True
+        return making.number
 
     def _defined(self, wanted: CreateView) -> list[ViewDef]:
         names = Names(self._catalog.tables, self._catalog.views)

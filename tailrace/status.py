@@ -18,7 +18,7 @@ class Status:
 
     A view's `refreshed` says how an epoch brought it up to date last, if it may be recomputed; `epochs` are
     the last ones, the newest first. In `building` are views that are on their way, with the rows of their tables
-    they have so far, or the reason why they failed.
+    they have so far and the `failures` since the last chunk, or the reason why they were given up (`failed`).
     """
 
     path: str
@@ -70,6 +70,7 @@ def status(store: Store, catalog: Catalog) -> Status:
                 "total": m.total,
                 "pid": m.pid if m.owned else None,
                 "replaces": m.replaces,
+                "failures": list(m.failures),
                 "failed": m.failed,
             }
             for m in sorted(catalog.making.values(), key=lambda m: m.name)

@@ -145,4 +145,5 @@ def _building(build: dict[str, Any]) -> str:
     if build["failed"]:
         return f"{build['name']}: could not be built: {build['failed']}"
     by = f"by process {build['pid']}" if build["pid"] else "by nobody now; refresh or run goes on with it"
-    return f"{what}, {build['rows']:,} of {build['total']:,} rows, {by}"
+    again = f"; to be tried again after: {build['failures'][-1]}" if build["failures"] else ""
+    return f"{what}, {build['rows']:,} of {build['total']:,} rows, {by}{again}"

@@ -1,10 +1,11 @@
 """Views that are being built, chunk by chunk, one epoch each.
 
     build:<name>     what is built, with which states, by whom; or why it failed
-    loaded:<name>    how far it has come: bounds of the part of the tables, rows
+    loaded:<name>    how far it has come: bounds of the part of the tables, rows, and failures since then
 
 The bounds move in the same transaction that commits the epoch of their chunk, so a chunk is taken in exactly
-once, whoever runs the epoch: a build that its process left is continued by the next one.
+once, whoever runs the epoch: a build that its process left is continued by the next one. A failure that may pass is
+noted and the chunk tried again; so many in a row and the build is given up, for other views wait for it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ from tailrace.store.base import Store
 from tailrace.store.pins import alive
 
 PREFIX = "build:"
-CHUNK = 200_000  # rows of tables that one epoch of a build takes in; views over fewer are built in one go
+AT_ONCE = 200_000  # rows of tables up to which a view is built in one go
+CHUNK = 1_000_000  # rows of tables that one epoch of a build takes in: fewer cost more in all, more take more memory
+CHUNK_BYTES = 256 << 20  # and the most that these rows take in the store
+
+TRIES = 3  # failures in a row, without a chunk that came in, after which a build is given up
 
 
 class Load(NamedTuple):
@@ -40,6 +45,14 @@ class Load(NamedTuple):
     def from_json(cls, value: Any) -> Load:
         build, coming, rows = value
         return cls(build, bounds_from_json(coming), rows)
+
+
+class Progress(NamedTuple):
+    """How far a build has come: bounds, rows, and what failed since the last chunk came in."""
+
+    loaded: Bounds
+    rows: int
+    failures: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -76,10 +89,9 @@ def in_chunks(root: Node) -> bool:
     return all(a.kind != "outputs" for _, kept in arrangements(root) for a in kept)
 
 
-def progress(store: Store, name: str) -> tuple[Bounds, int]:
-    """How far a build has come: its bounds and rows."""
+def progress(store: Store, name: str) -> Progress:
     found = store.document(f"loaded:{name}") or {"bounds": {}, "rows": 0}
-    return bounds_from_json(found["bounds"]), found["rows"]
+    return Progress(bounds_from_json(found["bounds"]), found["rows"], tuple(found.get("failures", ())))
 
 
 def current(store: Store, listed: Sequence[Build]) -> list[Build]:
@@ -88,14 +100,26 @@ def current(store: Store, listed: Sequence[Build]) -> list[Build]:
     for build in listed:
         document = store.document(f"{PREFIX}{build.name}")
         if document is not None and not document["failed"]:
-            loaded, rows = progress(store, build.name)
-            found.append(replace(build, loaded=loaded, rows=rows))
+            at = progress(store, build.name)
+            found.append(replace(build, loaded=at.loaded, rows=at.rows))
     return found
 
 
 def moved(build: Build, load: Load) -> dict[str, Any]:
-    """The document that moves a build's bounds past a chunk."""
+    """The document that moves a build's bounds past a chunk, and lets go of failures before it."""
     return {f"loaded:{build.name}": {"bounds": bounds_to_json(load.coming), "rows": build.rows + load.rows}}
+
+
+def stumbled(store: Store, name: str, reason: str) -> bool:
+    """Note a failure that may pass; whether it was one too many and the build is given up."""
+    at = progress(store, name)
+    failures = [*at.failures, reason]
+    if len(failures) >= TRIES:
+        failed(store, name, f"{reason} (as the last of {len(failures)} failures in a row)")
+        return True
+    document = {"bounds": bounds_to_json(at.loaded), "rows": at.rows, "failures": failures}
+    store.change_documents({f"loaded:{name}": document})
+    return False
 
 
 def failed(store: Store, name: str, reason: str) -> None:

@@ -23,6 +23,7 @@ from tailrace.maintain import builds, records
 from tailrace.maintain.builds import Build, Load
 from tailrace.maintain.compile import Compiler
 from tailrace.maintain.epoch import Committed, Epoch, Intent, Maintained, committed
+from tailrace.maintain.failures import hopeless, outside
 from tailrace.maintain.recompute import Chosen, replaced
 from tailrace.maintain.reset import sweep
 from tailrace.maintain.stages import Stages
@@ -30,7 +31,7 @@ from tailrace.maintain.typer import FAILURES, reason
 from tailrace.plan.refresh import OVERHEAD, Way
 from tailrace.source.assignment import Assignment, Handed, hand_out
 from tailrace.source.parts import Part, next_chunk
-from tailrace.source.session import session
+from tailrace.source.session import running, session
 from tailrace.store.base import Cut, Store
 from tailrace.store.pins import oldest_pinned
 
@@ -38,7 +39,6 @@ __all__ = ["Committed", "Epoch", "Epochs", "Maintained", "committed"]
 
 SMALL = 50_000  # operations up to which an epoch runs without shuffles
 REUSED = 8  # frames of small epochs that are kept: one for each set of tables that change together
-CANCELLED = "SPARK_JOB_CANCELLED"  # the job did not fail: somebody stopped it
 LARGEST = 5_000_000  # operations that one epoch takes on at most
 
 
@@ -87,7 +87,7 @@ class Epochs:
     def advance(self, maintained: Maintained, build: Build, rows: int) -> Epoch:
         """One epoch in which a build takes in its next chunk, of so many rows or so."""
         tables = [maintained.tables[number] for number in build.tables]
-        chunk = next_chunk(self._store, tables, build.loaded, rows)
+        chunk = next_chunk(self._store, tables, build.loaded, rows, builds.CHUNK_BYTES)
         return self._next(committed(self._store), maintained, Load(build.name, *chunk) if chunk else None)
 
     def _next(self, done: Committed, maintained: Maintained, load: Load | None = None) -> Epoch:
@@ -133,12 +133,25 @@ class Epochs:
         size = sum(operations.get(table, 0) for table in concerned) + (load.rows if load else 0)
         # at first a view without GROUP BY gets its one row, which is there even if no row ever comes
         touched = frozenset(concerned) if build.begun else None
-        try:
-            self._work(work, only, touched, size, build.name)
-        except EpochFailed as error:
-            if CANCELLED in str(error.__cause__):
-                raise
+        given_up = False
+        while not given_up:
+            alive = running(self._spark())
+            try:
+                self._work(work, only, touched, size, build.name)
+                return
+            except EpochFailed as error:
+                if not alive or outside(error):
+                    raise
+                given_up = self._stumbled(build, error)
+                if not given_up and not running(self._spark()):
+                    raise
+
+    def _stumbled(self, build: Build, error: EpochFailed) -> bool:
+        """Note that a build failed; whether it is given up, so that other views can go on."""
+        if hopeless(error):
             builds.failed(self._store, build.name, error.reason)
+            return True
+        return builds.stumbled(self._store, build.name, error.reason)
 
     def _moved(self, load: Load | None, maintained: Maintained) -> dict[str, Any]:
         """The documents that move a build past the chunk it has taken in, unless it was given up."""
@@ -188,15 +201,15 @@ class Epochs:
         return rows
 
     def _store_query(self, work: Assignment, view: Chosen, size: int) -> int:
-        spark = session(self._spark())
-        tasks = 1 if size <= self.small else _tasks(self._store.shards, spark)
-        spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
         try:
+            spark = session(self._spark())
+            tasks = 1 if size <= self.small else _tasks(self._store.shards, spark)
+            spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
             handed = hand_out(spark, work)
             stages = Stages(spark, self._store.path, self._store.nodes, self._store.shards, tasks, handed)
             return sum(row.rows for row in replaced(spark, self._store, stages, view, work.end).collect())
         except FAILURES as error:
-            raise EpochFailed(epoch=work.epoch, reason=f"view {view.name!r}: {reason(error)}") from error
+            raise EpochFailed(epoch=work.epoch, reason=f"view {view.name!r}: {self._said(error)}") from error
 
     def build(self, maintained: Maintained, view: Chosen, fixed: frozenset[int]) -> int:
         """Fill a new view, and its states that nobody keeps yet, from the tables at the committed cut."""
@@ -217,13 +230,17 @@ class Epochs:
     ) -> int:
         """Run the job; the number of view rows written."""
         spark = self._spark()
-        tasks = 1 if operations <= self.small else _tasks(self._store.shards, spark)
-        spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
         try:
+            tasks = 1 if operations <= self.small else _tasks(self._store.shards, spark)
+            spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
             frame = self._frame(hand_out(spark, work), touched is None, maintained, touched, tasks, build)
             return sum(row.rows for row in frame.collect()) if frame is not None else 0
         except FAILURES as error:
-            raise EpochFailed(epoch=work.epoch, reason=reason(error)) from error
+            raise EpochFailed(epoch=work.epoch, reason=self._said(error)) from error
+
+    def _said(self, error: Exception) -> str:
+        said = reason(error)
+        return said if running(self._spark()) else f"Spark has stopped, start this process again ({said})"
 
     def _frame(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from py4j.protocol import Py4JError
@@ -16,8 +17,10 @@ from tailrace.types import Column
 REMEMBERED = 10_000
 _ANSWERS: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]] = {}
 
-# What a job of Spark's may raise; the second for its own mistakes (a ClassCastException in the optimizer).
-FAILURES = (PySparkException, Py4JError)
+# What a job of Spark's may raise; the second for its own mistakes (a ClassCastException in the optimizer) and for
+# processes that it lost, the third when there is no JVM any more.
+FAILURES = (PySparkException, Py4JError, ConnectionError)
+_TASK = re.compile(r".*\(TID \d+\) \([^)]*\): ")  # in front of what a task failed with
 
 
 def reason(error: Exception) -> str:
@@ -26,6 +29,8 @@ def reason(error: Exception) -> str:
     if "exception was thrown from the Python worker" in lines[0]:
         raised = [line for line in lines[1:] if line[:1].isalpha() and ":" in line and "Traceback" not in line]
         return raised[-1].split(" SQLSTATE:")[0].strip() if raised else lines[0]
+    if "error occurred while calling" in lines[0] and len(lines) > 1:
+        return _TASK.sub("", lines[1].removeprefix(": ")).split(" SQLSTATE:")[0]
     return lines[0].split(" SQLSTATE:")[0]
 
 

@@ -72,17 +72,20 @@ def bounds_from_json(value: Mapping[str, Sequence[str]]) -> dict[int, tuple[str,
     return {int(table): tuple(listed) for table, listed in value.items()}
 
 
-def next_chunk(store: Store, tables: Sequence[TableDef], loaded: Bounds, size: int) -> tuple[Bounds, int] | None:
-    """The bounds when the next `size` rows or so have come in, and how many rows; None if everything has."""
+def next_chunk(
+    store: Store, tables: Sequence[TableDef], loaded: Bounds, count: int, size: int
+) -> tuple[Bounds, int] | None:
+    """The bounds when the next `count` rows, or `size` bytes of them, have come in, and how many; None if all have."""
     for table in tables:
         bounds = loaded.get(table.id, (NOTHING,) * store.nodes)
         left = [node for node, bound in enumerate(bounds) if bound != EVERYTHING]
         if not left:
             continue
-        moved, count = list(bounds), 0
+        moved, rows = list(bounds), 0
         for node in left:
-            key, passed = store.step(table, node, bytes.fromhex(bounds[node]), max(1, size // len(left)))
+            most = max(1, count // len(left)), size // len(left)
+            key, passed = store.step(table, node, bytes.fromhex(bounds[node]), *most)
             moved[node] = EVERYTHING if key is None else key.hex()
-            count += passed
-        return {**loaded, table.id: tuple(moved)}, count
+            rows += passed
+        return {**loaded, table.id: tuple(moved)}, rows
     return None

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tailrace.errors import EnvironmentFault, NoJava
@@ -109,6 +111,16 @@ def session(given: SparkSession | None = None, cores: int | None = None, memory:
     for name, value in SQL_SETTINGS.items():
         ours.conf.set(name, value)
     return ours
+
+
+def running(spark: SparkSession) -> bool:
+    """Whether a session can still run jobs: neither was its Spark stopped, nor its JVM lost."""
+    try:
+        return not spark.sparkContext._jsc.sc().isStopped()
+    except PySparkException:  # Spark Connect has no context
+        return True
+    except (Py4JError, ConnectionError, AttributeError):  # the last after `stop()` in Python
+        return False
 
 
 def _start(cores: int | None, memory: str) -> SparkSession:

@@ -208,8 +208,11 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def step(self, table: TableDef, node: int, after: bytes, count: int) -> tuple[bytes | None, int]:
-        """The encoded key of the `count`-th row after a key, and how many there were: None when no more are left."""
+    def step(self, table: TableDef, node: int, after: bytes, count: int, size: int) -> tuple[bytes | None, int]:
+        """The last encoded key when so many rows after a key, or rows of so many bytes, have passed, and how many did.
+
+        One row at least; the key is None when no more are left.
+        """
 
     @abstractmethod
     def deltas(

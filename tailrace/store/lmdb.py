@@ -210,11 +210,12 @@ class LmdbStore(Store):
             if run:
                 yield table.rows.decode(run).select(list(columns))
 
-    def step(self, table: TableDef, node: int, after: bytes, count: int) -> tuple[bytes | None, int]:
-        passed, last = 0, after
+    def step(self, table: TableDef, node: int, after: bytes, count: int, size: int) -> tuple[bytes | None, int]:
+        passed, held, last = 0, 0, after
         with self._base.read() as txn:
-            for key, _ in self._after(txn, table, node, after):
-                if passed == count:
+            for key, row in self._after(txn, table, node, after):
+                held += len(row)
+                if passed == count or (passed and held > size):
                     return last, passed
                 passed, last = passed + 1, key
         return None, passed

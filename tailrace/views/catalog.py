@@ -57,6 +57,7 @@ class Making:
     failed: str | None
     loaded: Bounds
     rows: int
+    failures: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -158,8 +159,8 @@ class Catalog:
         self._change({"building": draft.numbers}, following)
         return draft
 
-    def begin(self, views: Sequence[ViewDef], replaces: bool, tables: Sequence[int], total: int) -> None:
-        """Write down that views are being built chunk by chunk, with states of their own."""
+    def begin(self, views: Sequence[ViewDef], replaces: bool, tables: Sequence[int], total: int) -> int:
+        """Write down that views are being built chunk by chunk, with states of their own; the build's number."""
         draft, following = self._numbered(views, {})
         document = {
             "views": [view_to_json(v) for v in draft.views],
@@ -171,6 +172,7 @@ class Catalog:
             "failed": None,
         }
         self._change({f"{builds.PREFIX}{views[0].name}": document, f"loaded:{views[0].name}": None}, following)
+        return draft.views[0].state
 
     def _numbered(self, views: Sequence[ViewDef], known: Iterable[str]) -> tuple[Draft, int]:
         number = self._current()._next

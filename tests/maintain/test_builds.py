@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from oracle import WIDE, Model, random_row, random_step
 import tailrace as tr
 from tailrace.building import Step
 from tailrace.errors import BeingBuilt, BuildFailed, InUse
+from tailrace.maintain import builds
 from tailrace.maintain.builds import owner
 
 VIEWS = {
@@ -157,6 +159,40 @@ def test_a_build_in_other_hands_is_left_alone(db: tr.Database) -> None:
         assert (db.status().building[0]["rows"], db.status().building[0]["pid"]) == (rows, other.pid)
         other.communicate(b"\n")
     db.refresh()
+    assert db.verify("flat").ok
+
+
+def test_a_build_that_somebody_else_publishes_is_done(db: tr.Database) -> None:
+    db._builder.chunk = 20
+    fill(db, 100)
+    with tr.open(db.path, spark=db.spark) as other:
+        db.sql(create("pairs"), progress=lambda step: other.refresh() if step.rows is not None else None)
+        assert db.verify("pairs").ok
+        interrupted(db, create("flat"), 2)
+        take_over = db._builder.take_over
+
+        def late(name: str) -> None:
+            other.refresh()
+            take_over(name)
+
+        db._builder.take_over = late  # type: ignore[method-assign]
+        db.sql(create("flat"))
+        assert db.verify("flat").ok
+        with pytest.raises(BuildFailed) as error:
+            db.sql(create("totals"), progress=lambda _: other.sql("DROP VIEW IF EXISTS totals"))
+        assert "dropped" in error.value.reason
+        assert (db.views(), db.status().building) == (["flat", "pairs"], [])
+
+
+def test_chunks_of_wide_rows_are_smaller(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    db._builder.chunk = 50
+    db.table("a").put_many([{"id": i, "h": "x" * 10_000} for i in range(100)])
+    monkeypatch.setattr(builds, "CHUNK_BYTES", 200_000)
+    told: list[Step] = []
+    db.sql(create("flat"), progress=told.append)
+    counted = [s.rows for s in told if s.rows is not None]
+    assert len(counted) >= 5
+    assert max(b - a for a, b in itertools.pairwise(counted)) <= 20
     assert db.verify("flat").ok
 
 

@@ -157,6 +157,15 @@ def test_a_new_definition_that_differs_from_recomputation_is_not_taken(db: tr.Da
     assert held(db) <= needed(db)
 
 
+def test_a_new_definition_that_somebody_else_publishes_is_taken(db: tr.Database) -> None:
+    db._builder.chunk = 30
+    with tr.open(db.path, spark=db.spark) as other:
+        db.sql(replace(NEW), progress=lambda step: other.refresh() if step.what == "verifying v" else None)
+    assert db.view("v").sql == NEW
+    assert db.verify("v").ok
+    assert held(db) <= needed(db)
+
+
 def test_readers_see_the_old_or_the_new_never_neither(db: tr.Database) -> None:
     old, new = db.view("v").scan(), None
     seen: list[Any] = []
