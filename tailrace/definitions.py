@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tailrace import types
 from tailrace.errors import SqlError, Unsupported
-from tailrace.maintain.typer import SparkTyper, reason
+from tailrace.maintain.typer import FAILURES, SparkTyper, reason
 from tailrace.plan import recomputable
 from tailrace.plan.build import Built, build_view
 from tailrace.plan.nodes import Node, Scan, walk
@@ -118,12 +117,12 @@ def _recomputed(spark: SparkSession, names: Names, wanted: CreateView, error: Sq
 def _analysed(spark: SparkSession, names: Names, sql: str, uses: tuple[str, ...]) -> tuple[Column, ...]:
     """The view's columns as Spark names and types them."""
     fresh = session(spark)
-    for name in uses:
-        nulls = (f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in names.source(name).columns)
-        fresh.range(0).selectExpr(*nulls).createOrReplaceTempView(f"`{name}`")
     try:
+        for name in uses:
+            nulls = (f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in names.source(name).columns)
+            fresh.range(0).selectExpr(*nulls).createOrReplaceTempView(f"`{name}`")
         schema = fresh.sql(sql).schema
-    except PySparkException as error:
+    except FAILURES as error:
         raise SqlError(message=reason(error)) from None
     return tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from sqlglot import exp
 
 from tailrace import types
 from tailrace.building import Builder, Say, Step
 from tailrace.definitions import Names, define, redefine
 from tailrace.errors import BeingBuilt, NameTaken, SqlError, UnknownName
-from tailrace.maintain.typer import reason
+from tailrace.maintain.typer import FAILURES, reason
 from tailrace.plan import dialect
 from tailrace.plan.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
 from tailrace.source.frames import table_rows
@@ -202,7 +201,7 @@ class Runner:
                 found.createOrReplaceTempView(f"`{name}`")
             try:
                 return spark.sql(text).toArrow()
-            except PySparkException as error:
+            except FAILURES as error:
                 raise SqlError(message=reason(error)) from None
 
     def _mentioned(self, text: str) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -26,6 +26,9 @@ _TASK = re.compile(r".*\(TID \d+\) \([^)]*\): ")  # in front of what a task fail
 def reason(error: Exception) -> str:
     """The first sentence of what Spark says, without its query context; of a failed task, what it raised."""
     lines = str(error).strip().split("\n")
+    if isinstance(error, Py4JJavaError) and len(lines) > 1:
+        # The first line names the method that was called, the second the exception: its class and its message.
+        return lines[1].removeprefix(": ").split(": ", 1)[-1].split(" SQLSTATE:")[0]
     if "exception was thrown from the Python worker" in lines[0]:
         raised = [line for line in lines[1:] if line[:1].isalpha() and ":" in line and "Traceback" not in line]
         return raised[-1].split(" SQLSTATE:")[0].strip() if raised else lines[0]
@@ -58,13 +61,13 @@ class SparkTyper:
         )
         try:
             return self._types(empty, expressions)
-        except PySparkException:
+        except FAILURES as fault:
             for index, expression in enumerate(expressions):
                 try:
                     self._types(empty, [expression])
-                except PySparkException as error:
+                except FAILURES as error:
                     raise ExpressionFault(index=index, message=reason(error)) from None
-            raise
+            raise ExpressionFault(index=None, message=reason(fault)) from None
 
     @staticmethod
     def _types(empty: DataFrame, expressions: Sequence[str]) -> list[str]:

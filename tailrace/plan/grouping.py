@@ -19,6 +19,7 @@ from tailrace.plan.outer import is_outer
 from tailrace.plan.placeholders import cut, has_placeholder, placeholders
 from tailrace.plan.refuse import refuse_expression, refuse_grouping
 from tailrace.plan.scope import expand_aliases, output_name
+from tailrace.plan.settled import settled
 from tailrace.plan.subqueries import attached, restricted
 from tailrace.types import Column
 
@@ -312,6 +313,7 @@ def _aggregate(draft: _Draft, env: Environment) -> Node:
     texts = [generate(tree) for tree in trees]
     types = env.types.of(node.columns, texts, [origin for _, origin in draft.calls])
     calls = [_call(tree, text, kind) for tree, text, kind in zip(trees, texts, types, strict=True)]
+    calls = [settled(c, node, groups, origin) for c, (_, origin) in zip(calls, draft.calls, strict=True)]
     return Aggregate(node, groups, tuple(calls))
 
 

@@ -8,14 +8,16 @@ order than the user wrote.
 from __future__ import annotations
 
 from tailrace.plan.expressions import column
-from tailrace.plan.nodes import Key, Node, Order, TopK, Window, WindowCall
+from tailrace.plan.nodes import Aggregate, Call, Key, Node, Order, TopK, Window, WindowCall
 from tailrace.types import is_scalar
 
 _PEERS = ("rank", "dense_rank", "percent_rank", "cume_dist")
 _SINGLE = ("row_number", "ntile", "lead", "lag", "counter_diff")
 # Over a RANGE frame these are had as the least or greatest by row number.
 ENDS = {"first_value": "min_by", "first": "min_by", "any_value": "min_by", "last_value": "max_by", "last": "max_by"}
-_LISTS = ("nth_value", "array_agg", "collect_list", "collect_set", "listagg", "string_agg")
+_LISTS = ("nth_value", "array_agg", "collect_list", "collect_set", "collect_union", "listagg", "string_agg")
+EXTREMES_BY = ("max_by", "min_by")
+_LISTERS = ("listagg", "string_agg")
 _WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 NUMBER = "_number"
 
@@ -72,8 +74,21 @@ def leaves_open(call: WindowCall, order: Order) -> bool:
     return call.function in _LISTS and looks_at_peers(call, order)
 
 
-def is_decided(node: Window | TopK) -> bool:
+def picks_any(call: Call | WindowCall, source: Node, partition: Key) -> bool:
+    """Whether an aggregate of a partition's rows takes any of those that are equal by what it orders them by."""
+    value, by = call.args[:1], call.args[1:]
+    listed = isinstance(call, Call) and call.function in _LISTERS and not set(value) <= set(by)
+    if call.function not in EXTREMES_BY and not listed:
+        return False
+    return not is_total(source, partition, tuple((p, True, True) for p in by))
+
+
+def is_decided(node: Aggregate | Window | TopK) -> bool:
     """Whether the SQL alone says every value: nothing depends on what the order leaves open."""
+    if isinstance(node, Aggregate):
+        return not any(picks_any(c, node.input, node.groups) for c in node.calls)
+    if isinstance(node, Window) and any(picks_any(c, node.input, node.partition) for c in node.calls):
+        return False
     if is_total(node.input, node.partition, node.order):
         return True
     return isinstance(node, Window) and all(

@@ -25,6 +25,7 @@ from tailrace.plan.order import ENDS, is_total, leaves_open, over
 from tailrace.plan.placeholders import has_placeholder
 from tailrace.plan.refuse import refuse_expression, unsupported
 from tailrace.plan.scope import Entry, is_bound, unknown
+from tailrace.plan.settled import settled
 from tailrace.types import Column
 
 # Children of an expression that are no values by themselves.
@@ -153,6 +154,7 @@ class _Draft:
         tree = window.this.copy()
         function = unwrapped(tree)
         name = functions.name(function) or ""
+        functions.require_repeatable(function, name)
         args = []
         for number, slot in enumerate(slots(tree, function)):
             # What is no function of the row stays as it is: lead's offset must be a literal, for one.
@@ -195,7 +197,7 @@ def _stacked(draft: _Draft) -> tuple[Node, dict[tuple[tuple[Key, Order], WindowC
     for (partition, order), calls in draft.calls.items():
         texts = [f"{c.sql} {over(partition, order, c.frame)}" for c, _ in calls]
         types = draft.env.types.of(columns, texts, [w for _, w in calls])
-        typed = [replace(c, type=kind) for (c, _), kind in zip(calls, types, strict=True)]
+        typed = [settled(replace(c, type=kind), node, partition, w) for (c, w), kind in zip(calls, types, strict=True)]
         for number, (call, window) in enumerate(calls):
             at[(partition, order), call] = len(node.columns) + number
             _require_decided(node, partition, order, call, window)
@@ -214,8 +216,8 @@ def _extended(draft: _Draft) -> Node:
 
 def _require_decided(node: Node, partition: Key, order: Order, call: WindowCall, window: exp.Window) -> None:
     sorted_after = window.parent is not None and functions.name(window.parent) in _SORTERS
-    if call.function == "collect_set" and not sorted_after:
-        reason = "its order is not defined; write sort_array(collect_set(...) OVER (...))"
+    if call.function in ("collect_set", "collect_union") and not sorted_after:
+        reason = f"its order is not defined; write sort_array({call.function}(...) OVER (...))"
     elif leaves_open(call, order) and not is_total(node, partition, order) and not sorted_after:
         reason = "its ORDER BY leaves the order of equal rows open; add the key to it, or a ROWS frame"
     else:

@@ -1,7 +1,8 @@
 """A view's plan, computed by Spark from the tables at a cut: for views whose SQL has more than one right answer.
 
-`row_number() OVER (ORDER BY day)` may number the rows of a day in any way, and LIMIT may take any of them; the plan
-says which (`plan/order.py`). Nothing here is incremental: each node is the one Spark operator that it stands for.
+`row_number() OVER (ORDER BY day)` may number the rows of a day in any way, and LIMIT and `max_by` may take any of
+them; the plan says which (`plan/order.py`, `plan/settled.py`). Nothing here is incremental: each node is the one
+Spark operator that it stands for.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _KINDS = {"semi": "left_semi", "anti": "left_anti"}
 
 def leaves_ties_open(root: Node) -> bool:
     """Whether the SQL of a plan allows for several answers."""
-    return any(isinstance(n, Window | TopK) and not is_decided(n) for n in walk(root))
+    return any(isinstance(n, Aggregate | Window | TopK) and not is_decided(n) for n in walk(root))
 
 
 class Planned:
