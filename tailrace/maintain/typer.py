@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -21,19 +21,18 @@ _ANSWERS: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]] = {}
 # processes that it lost, the third when there is no JVM any more.
 FAILURES = (PySparkException, Py4JError, ConnectionError)
 _TASK = re.compile(r".*\(TID \d+\) \([^)]*\): ")  # in front of what a task failed with
+_CLASS = re.compile(r"^[\w.$]+(?:Exception|Error): ")
 
 
 def reason(error: Exception) -> str:
     """The first sentence of what Spark says, without its query context; of a failed task, what it raised."""
     lines = str(error).strip().split("\n")
-    if isinstance(error, Py4JJavaError) and len(lines) > 1:
-        # The first line names the method that was called, the second the exception: its class and its message.
-        return lines[1].removeprefix(": ").split(": ", 1)[-1].split(" SQLSTATE:")[0]
     if "exception was thrown from the Python worker" in lines[0]:
         raised = [line for line in lines[1:] if line[:1].isalpha() and ":" in line and "Traceback" not in line]
         return raised[-1].split(" SQLSTATE:")[0].strip() if raised else lines[0]
     if "error occurred while calling" in lines[0] and len(lines) > 1:
-        return _TASK.sub("", lines[1].removeprefix(": ")).split(" SQLSTATE:")[0]
+        # The first line names the method that was called, the second the exception: its class and its message.
+        return _CLASS.sub("", _TASK.sub("", lines[1].removeprefix(": "))).split(" SQLSTATE:")[0]
     return lines[0].split(" SQLSTATE:")[0]
 
 
