@@ -24,9 +24,9 @@ from typing import Any
 
 from tailrace.errors import BadHistory
 from tailrace.verify.model import BaseHistory, Change, Definition, Key, Rows, Value, ViewHistory, alike
-from tailrace.verify.verdict import Level, Shown, ViewVerdict, Witness, shown
+from tailrace.verify.verdict import Level, Shown, ViewVerdict, Witness, named, shown
 
-PARTS = 16
+PARTS = 8
 """Of how many parts of a transaction it is tried whether they explain a wrong state."""
 
 
@@ -132,7 +132,7 @@ class _Run:
             for part in _parts([c for c in self._base.changes if c.transaction == number]):
                 rows = {**self._walk.to(number - 1), **{change.record: change.value for change in part}}
                 if self._is_view_of({r: v for r, v in rows.items() if v is not None}, now):
-                    names = ", ".join(shown(change.record) for change in part)
+                    names = ", ".join(named(change.record) for change in part)
                     return f"it holds a part of transaction {number} only: {names}"
         for other in ([] if last is None else [last - 1]) + ([] if following is None else [following]):
             if self._is_view_of(self._walk.to(other), now):
@@ -160,7 +160,7 @@ def _going_back(view: ViewHistory, cuts: Sequence[int]) -> Witness | None:
     for number, (before, after) in enumerate(pairwise(cuts)):
         if after < before:
             states = [Shown(number, None, before), Shown(number + 1, None, after)]
-            return Witness(Level.STRONG, view.name, None, states, f"cut {after} comes after cut {before}")
+            return Witness(Level.STRONG, view.name, None, states, f"cut {after} comes after cut {before}", True)
     return None
 
 
@@ -169,7 +169,7 @@ def _left_out(base: BaseHistory, view: ViewHistory, cuts: Sequence[int]) -> Witn
     for change in base.changes:
         if change.transaction not in seen:
             reason = f"no state is the view at transaction {change.transaction}"
-            return Witness(Level.COMPLETE, view.name, None, [], reason)
+            return Witness(Level.COMPLETE, view.name, None, [], reason, True)
     return None
 
 
@@ -189,5 +189,5 @@ def one_cut(views: Sequence[ViewHistory]) -> tuple[bool | None, Witness | None]:
             compared = compared or name != view.name
             if cut != state.cut and state.epoch not in wrong:
                 reason = f"in epoch {state.epoch} view {name} is at cut {cut}, and view {view.name} at cut {state.cut}"
-                wrong[state.epoch] = Witness(None, view.name, None, [Shown(number, None, state.cut)], reason)
+                wrong[state.epoch] = Witness(None, view.name, None, [Shown(number, None, state.cut)], reason, True)
     return (not wrong if compared or wrong else None), (wrong[min(wrong)] if wrong else None)

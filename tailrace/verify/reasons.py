@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tailrace.verify.model import Value, alike
 from tailrace.verify.space import Point, Slice
-from tailrace.verify.verdict import shown
+from tailrace.verify.verdict import named, shown
 
 FEW = 4
 
@@ -29,7 +29,7 @@ def wrong_order(part: Slice, first: Sequence[Point], second: Sequence[Point]) ->
         earliest, latest = min(p[n] for p in first), max(p[n] for p in second)
         if earliest > latest:
             (table, key), line = part.line(n)
-            needs = [f"{table} {shown(key)} at version {v} ({shown(row)})" for v, row in (line[earliest], line[latest])]
+            needs = [f"{table} {named(key)} at version {v} ({shown(row)})" for v, row in (line[earliest], line[latest])]
             return f"the first needs {needs[0]} or later, the second {needs[1]} or earlier"
     return (
         f"the first holds where {_places(part, first)}; the second where {_places(part, second)}: never at or after it"
@@ -40,7 +40,7 @@ def place(part: Slice, point: Point) -> str:
     """A base state, by the records that matter."""
     lines = (part.line(n) for n in range(len(point)))
     named = [
-        f"{table} {shown(key)} is {shown(line[at][1])}" for ((table, key), line), at in zip(lines, point, strict=True)
+        f"{table} {named(key)} is {shown(line[at][1])}" for ((table, key), line), at in zip(lines, point, strict=True)
     ]
     return " and ".join(named[:FEW]) + (" and so on" if len(named) > FEW else "")
 

@@ -66,6 +66,7 @@ class _Search:
         self.undecided: set[Level] = set()
         self._view, self._bound, self._tolerance, self._model, self._matters = view, bound, tolerance, model, matters
         self._lines: dict[Any, list[tuple[int, Value]]] = view.timelines(tolerance)
+        self._ranks = {key: n for n, key in enumerate(self._lines)}
 
     def converge(self) -> None:
         """The last state of each record = its value at the last base state."""
@@ -143,12 +144,12 @@ class _Search:
         return self._lines.get(key, [(0, None)])
 
     def _found(self, witness: Witness) -> None:
-        """Keep a level's witness: the one that could be noticed first, with the fewest states."""
+        """Keep a level's witness: the one with the fewest states, and of those the one that could be noticed first."""
         assert witness.level is not None
         known = self.witnesses.get(witness.level)
-        if known is None or _order(witness) < _order(known):
+        if known is None or self._order(witness) < self._order(known):
             self.witnesses[witness.level] = witness
 
-
-def _order(witness: Witness) -> tuple[int, int]:
-    return len(witness.states), max((state.state for state in witness.states), default=0)
+    def _order(self, witness: Witness) -> tuple[int, int, int]:
+        noticed = max((state.state for state in witness.states), default=0)
+        return len(witness.states), noticed, self._ranks.get(witness.key, len(self._ranks))

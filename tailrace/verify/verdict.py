@@ -50,7 +50,8 @@ class Shown:
 class Witness:
     """Why a level is not reached: the fewest states of one view record that show it, the earliest such.
 
-    `level` is the level missed; None is that several views do not agree on a cut.
+    `level` is the level missed; None is that several views do not agree on a cut. If `whole`, it is about the view's
+    states as such, and not about a record.
     """
 
     level: Level | None
@@ -58,13 +59,14 @@ class Witness:
     key: Key
     states: Sequence[Shown]
     reason: str
+    whole: bool = False
 
     def __str__(self) -> str:
-        missed = f"not {self.level}" if self.level is not None else "not one snapshot"
-        lines = [f"view {self.view}{'' if self.key is None else f', record {shown(self.key)}'}: {missed}"]
+        missed = f"not {self.level}" if self.level is not None else "not of one snapshot"
+        lines = [f"view {self.view}{'' if self.whole else f', record {named(self.key)}'}: {missed}"]
         for state in self.states:
             cut = "" if state.cut is None else f" (cut {state.cut})"
-            lines.append(f"  state {state.state}{cut}: {shown(state.value)}")
+            lines.append(f"  state {state.state}{cut}{'' if self.whole else f': {shown(state.value)}'}")
         return "\n".join([*lines, f"  {self.reason}"])
 
 
@@ -115,11 +117,13 @@ class Verdict:
 
     @property
     def witness(self) -> Witness | None:
-        """Why the level is not the next higher one; of a strong history, why it is no snapshot."""
-        if self.split is not None and self.level >= Level.STRONG:
-            return self.split
-        found = (w for v in self.views.values() for w in v.witnesses)
-        return next((w for w in found if w.level is not None and w.level == self.level + 1), None)
+        """Why not all views are strongly consistent, at the lowest level missed; or else, why they are no snapshot.
+
+        What is missing to complete consistency is among each view's own witnesses.
+        """
+        found = [(w.level, w) for v in self.views.values() for w in v.witnesses if w.level is not None]
+        lowest = min(found, key=lambda pair: pair[0], default=(Level.COMPLETE, None))
+        return self.split if lowest[0] > Level.STRONG else lowest[1]
 
     def __str__(self) -> str:
         lines = [str(v) for v in self.views.values()]
@@ -128,16 +132,21 @@ class Verdict:
         return "\n".join([*lines, *([str(self.witness)] if self.witness else [])])
 
 
-def shown(value: Any) -> str:
-    """A value as a person reads it."""
-    if value is None:
-        return "absent"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k}: {_plain(v)}" for k, v in value.items()) + "}"
-    return _plain(value)
+def shown(value: Value) -> str:
+    """A row as a person reads it."""
+    return "absent" if value is None else named(value)
 
 
-def _plain(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "(" + ", ".join(map(_plain, value)) + ")"
-    return value if isinstance(value, str) else repr(value)
+def named(value: Any) -> str:
+    """A key, or a value within a row."""
+    match value:
+        case None:
+            return "NULL"
+        case str():
+            return value
+        case tuple():
+            return "(" + ", ".join(map(named, value)) + ")"
+        case Mapping():
+            return "{" + ", ".join(f"{key}: {named(inner)}" for key, inner in value.items()) + "}"
+        case _:
+            return str(value)
