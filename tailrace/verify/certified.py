@@ -49,10 +49,7 @@ class Walk:
             self._set(change, self._before.pop())
         return MappingProxyType(self._rows)
 
-    def to_end(self) -> Rows:
-        return self.to(math.inf)
-
-    def moves(self, cut: int) -> bool:
+    def moves(self, cut: float) -> bool:
         """Whether the rows at a cut are others than now."""
         return self._ahead(cut) or self._behind(cut)
 
@@ -88,14 +85,13 @@ class _Run:
         self.cuts = list(_cuts(view))
         self._base, self._view, self._definition, self._tolerance = base, view, definition, tolerance
         self._walk = Walk(base)
+        self._right: Mapping[Any, Value] | None = None
 
     def first_wrong(self) -> Witness | None:
         """The first state that is not the view at its cut."""
-        right: Mapping[Any, Value] | None = None
         for number, now in enumerate(self._view.contents()):
             cut = self.cuts[number]
-            if self._walk.moves(cut) or right is None:
-                right = self._compute(self._walk.to(cut))
+            right = self._at(cut)
             if (key := self._difference(right, now)) is not None:
                 why = self._explained(cut, now) or f"at this cut the view's definition gives {shown(right.get(*key))}"
                 return Witness(Level.WEAK, self._view.name, *key, [Shown(number, now.get(*key), cut)], why)
@@ -104,13 +100,19 @@ class _Run:
     def unconverged(self) -> Witness | None:
         """The last state, if it is not the view of the last base state."""
         *_, now = self._view.contents()
-        right = self._compute(self._walk.to_end())
+        right = self._at(math.inf)
         if (key := self._difference(right, now)) is None:
             return None
         state = Shown(len(self.cuts) - 1, now.get(*key), self.cuts[-1])
         last = self._base.changes[-1].transaction if self._base.changes else self.cuts[-1]
         why = f"after the last transaction ({last}) the view's definition gives {shown(right.get(*key))}"
         return Witness(Level.CONVERGENT, self._view.name, *key, [state], why)
+
+    def _at(self, cut: float) -> Mapping[Any, Value]:
+        """The view at a cut; as it was if nothing has changed since the cut before."""
+        if self._right is None or self._walk.moves(cut):
+            self._right = self._compute(self._walk.to(cut))
+        return self._right
 
     def _compute(self, rows: Rows) -> Mapping[Any, Value]:
         self.looked_at += 1
@@ -125,6 +127,7 @@ class _Run:
 
     def _explained(self, cut: int, now: Mapping[Any, Value]) -> str | None:
         """What a wrong state is the view of, if it is near: a part of a transaction, or a transaction more or less."""
+        self._right = None
         numbers = [change.transaction for change in self._base.changes]
         last = max((n for n in numbers if n <= cut), default=None)
         following = min((n for n in numbers if n > cut), default=None)
@@ -178,14 +181,14 @@ def one_cut(views: Sequence[ViewHistory]) -> tuple[bool | None, Witness | None]:
 
     None if no two views were published together.
     """
-    named: dict[int, tuple[str, int | None]] = {}
+    cuts: dict[int, tuple[str, int | None]] = {}
     wrong: dict[int, Witness] = {}
     compared = False
     for view in views:
         for number, state in enumerate(view.states):
             if state.epoch is None:
                 continue
-            name, cut = named.setdefault(state.epoch, (view.name, state.cut))
+            name, cut = cuts.setdefault(state.epoch, (view.name, state.cut))
             compared = compared or name != view.name
             if cut != state.cut and state.epoch not in wrong:
                 reason = f"in epoch {state.epoch} view {name} is at cut {cut}, and view {view.name} at cut {state.cut}"

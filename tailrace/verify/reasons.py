@@ -39,10 +39,10 @@ def wrong_order(part: Slice, first: Sequence[Point], second: Sequence[Point]) ->
 def place(part: Slice, point: Point) -> str:
     """A base state, by the records that matter."""
     lines = (part.line(n) for n in range(len(point)))
-    named = [
+    said = [
         f"{table} {named(key)} is {shown(line[at][1])}" for ((table, key), line), at in zip(lines, point, strict=True)
     ]
-    return " and ".join(named[:FEW]) + (" and so on" if len(named) > FEW else "")
+    return " and ".join(said[:FEW]) + (" and so on" if len(said) > FEW else "")
 
 
 def _places(part: Slice, points: Sequence[Point]) -> str:

@@ -28,6 +28,9 @@ class Level(IntEnum):
         return _NAMES[self]
 
 
+WIDEST = 200
+"""Of a longer value only the start is shown."""
+
 _NAMES = {
     Level.NONE: "inconsistent",
     Level.CONVERGENT: "convergent",
@@ -134,7 +137,8 @@ class Verdict:
 
 def shown(value: Value) -> str:
     """A row as a person reads it."""
-    return "absent" if value is None else named(value)
+    text = "absent" if value is None else named(value)
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]}..."
 
 
 def named(value: Any) -> str:
@@ -143,7 +147,7 @@ def named(value: Any) -> str:
         case None:
             return "NULL"
         case str():
-            return value
+            return value or "''"
         case tuple():
             return "(" + ", ".join(map(named, value)) + ")"
         case Mapping():
