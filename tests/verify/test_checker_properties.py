@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.verify.certified import PARTS
 from tailrace.verify.checker import check
 from tailrace.verify.model import BaseHistory, BaseState, Change, Definition, Rows, ViewHistory, ViewState
 from tailrace.verify.records import Model
@@ -201,17 +203,16 @@ def test_an_engine_that_reorders_changes_is_caught(base: BaseHistory, data: st.D
 
 
 @settings(max_examples=100, deadline=None)
-@given(histories(), st.data())
-def test_an_engine_that_shows_parts_of_transactions_is_caught(base: BaseHistory, data: st.DataObject) -> None:
+@given(histories())
+def test_an_engine_that_shows_parts_of_transactions_is_caught(base: BaseHistory) -> None:
     last = {change.transaction: n for n, change in enumerate(base.changes)}
     claimed = [c.transaction if n == last[c.transaction] else c.transaction - 1 for n, c in enumerate(base.changes)]
     history = Adding(base).run(list(enumerate(base.changes)), claimed)
     assert is_caught(base, history) == differs(base, history)
-    parts = [n for n, c in enumerate(base.changes) if n != last[c.transaction]]
-    assume(parts)
-    verdict = check(base, [history], VIEWS)
-    assert verdict.level == (Level.CONVERGENT if differs(base, history) else verdict.level)
-    if verdict.level == Level.CONVERGENT:
+    longest = max(Counter(change.transaction for change in base.changes).values())
+    if differs(base, history) and longest <= PARTS // 2 + 1:
+        verdict = check(base, [history], VIEWS)
+        assert verdict.level == Level.CONVERGENT
         assert verdict.witness is not None
         assert "a part of transaction" in verdict.witness.reason
 
