@@ -24,7 +24,7 @@ from typing import Any
 
 from tailrace.errors import BadHistory
 from tailrace.verify.model import BaseHistory, Change, Definition, Key, Rows, Value, ViewHistory, alike
-from tailrace.verify.verdict import Level, Shown, ViewVerdict, Witness, named, shown
+from tailrace.verify.verdict import Level, ViewVerdict, Witness, named, shown, shown_in
 
 PARTS = 8
 """Of how many parts of a transaction it is tried whether they explain a wrong state."""
@@ -94,7 +94,7 @@ class _Run:
             right = self._at(cut)
             if (key := self._difference(right, now)) is not None:
                 why = self._explained(cut, now) or f"at this cut the view's definition gives {shown(right.get(*key))}"
-                return Witness(Level.WEAK, self._view.name, *key, [Shown(number, now.get(*key), cut)], why)
+                return Witness(Level.WEAK, self._view.name, *key, [shown_in(self._view, number, now.get(*key))], why)
         return None
 
     def unconverged(self) -> Witness | None:
@@ -103,7 +103,7 @@ class _Run:
         right = self._at(math.inf)
         if (key := self._difference(right, now)) is None:
             return None
-        state = Shown(len(self.cuts) - 1, now.get(*key), self.cuts[-1])
+        state = shown_in(self._view, len(self.cuts) - 1, now.get(*key))
         last = self._base.changes[-1].transaction if self._base.changes else self.cuts[-1]
         why = f"after the last transaction ({last}) the view's definition gives {shown(right.get(*key))}"
         return Witness(Level.CONVERGENT, self._view.name, *key, [state], why)
@@ -162,7 +162,7 @@ def _parts(changes: Sequence[Change]) -> list[Sequence[Change]]:
 def _going_back(view: ViewHistory, cuts: Sequence[int]) -> Witness | None:
     for number, (before, after) in enumerate(pairwise(cuts)):
         if after < before:
-            states = [Shown(number, None, before), Shown(number + 1, None, after)]
+            states = [shown_in(view, number), shown_in(view, number + 1)]
             return Witness(Level.STRONG, view.name, None, states, f"cut {after} comes after cut {before}", True)
     return None
 
@@ -192,5 +192,5 @@ def one_cut(views: Sequence[ViewHistory]) -> tuple[bool | None, Witness | None]:
             compared = compared or name != view.name
             if cut != state.cut and state.epoch not in wrong:
                 reason = f"in epoch {state.epoch} view {name} is at cut {cut}, and view {view.name} at cut {state.cut}"
-                wrong[state.epoch] = Witness(None, view.name, None, [Shown(number, None, state.cut)], reason, True)
+                wrong[state.epoch] = Witness(None, view.name, None, [shown_in(view, number)], reason, True)
     return (not wrong if compared or wrong else None), (wrong[min(wrong)] if wrong else None)

@@ -19,11 +19,11 @@ from contextlib import suppress
 from enum import Enum
 from itertools import groupby
 
-from tailrace.verify.model import Value, alike
+from tailrace.verify.model import Key, Value, ViewHistory, alike
 from tailrace.verify.orders import explained, in_one_sequence, step_by_step, values_before
-from tailrace.verify.reasons import no_such_value, wrong_order
+from tailrace.verify.reasons import no_order, no_such_value, wrong_order
 from tailrace.verify.space import BoundHit, Point, Slice
-from tailrace.verify.verdict import Level, Shown, Witness
+from tailrace.verify.verdict import Level, Witness, shown_in
 
 
 class Model(Enum):
@@ -37,7 +37,13 @@ class RecordHistory:
     """A view record's successive values, and the base states looked at so far that give them."""
 
     def __init__(
-        self, view: str, key: object, line: Sequence[tuple[int, Value]], part: Slice, model: Model, tolerance: float
+        self,
+        view: ViewHistory,
+        key: Key,
+        line: Sequence[tuple[int, Value]],
+        part: Slice,
+        model: Model,
+        tolerance: float,
     ) -> None:
         self.part = part
         self._view, self._key, self._line, self._model, self._tolerance = view, key, line, model, tolerance
@@ -85,8 +91,7 @@ class RecordHistory:
             for early in range(late - 1, -1, -1):
                 one, other = self._states[early], self._states[late]
                 if not (before[other] >> one & 1 or before[one] >> other & 1):
-                    reason = f"no sequence of base states has both: {self._why_not(one, other)}"
-                    return self._witness(Level.WEAK, [early, late], reason)
+                    return self._witness(Level.WEAK, [early, late], self._because(no_order, one, other))
         fewest = self._fewest(range(len(self._states)), lambda chosen: not self._one_sequence(chosen))
         return self._witness(Level.WEAK, fewest, "no sequence of base states has all of them")
 
@@ -94,7 +99,9 @@ class RecordHistory:
         """The fewest states that base states explain, but not in their order; None if the valid ones are in order."""
         if pair := self._misplaced():
             early, late = pair
-            return self._witness(Level.STRONG, pair, self._why_not(self._states[early], self._states[late]))
+            return self._witness(
+                Level.STRONG, pair, self._because(wrong_order, self._states[early], self._states[late])
+            )
         valid = self._valid()
         chosen = [n for n, state in enumerate(self._states) if state in valid]
         if self._model is Model.PAIRS or not self._out_of_order(chosen):
@@ -161,10 +168,12 @@ class RecordHistory:
                 chosen = rest
         return chosen
 
-    def _why_not(self, one: int, other: int) -> str:
+    def _because(self, reason: Callable[[Slice, list[Point], list[Point]], str], one: int, other: int) -> str:
         points = self._numbered()
         first, second = ([p for p, v in points.items() if v == value] for value in (one, other))
-        return wrong_order(self.part, first, second)
+        return reason(self.part, first, second)
 
     def _witness(self, level: Level, chosen: Sequence[int], reason: str) -> Witness:
-        return Witness(level, self._view, self._key, [Shown(*self._line[n]) for n in chosen], reason)
+        return Witness(
+            level, self._view.name, self._key, [shown_in(self._view, *self._line[n]) for n in chosen], reason
+        )

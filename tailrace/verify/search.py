@@ -21,7 +21,7 @@ from tailrace.verify.model import BaseHistory, Definition, Matters, Value, ViewH
 from tailrace.verify.reasons import place
 from tailrace.verify.records import Model, RecordHistory
 from tailrace.verify.space import BoundHit, Point, Space
-from tailrace.verify.verdict import Level, Shown, ViewVerdict, Witness, shown
+from tailrace.verify.verdict import Level, ViewVerdict, Witness, shown, shown_in
 
 
 def search(
@@ -75,7 +75,9 @@ class _Search:
             state, value = self._line(key)[-1]
             if not alike(value, right.get(key), self._tolerance):
                 reason = f"the last base state gives {shown(right.get(key))}"
-                self._found(Witness(Level.CONVERGENT, self._view.name, key, [Shown(state, value)], reason))
+                self._found(
+                    Witness(Level.CONVERGENT, self._view.name, key, [shown_in(self._view, state, value)], reason)
+                )
 
     def explain(self) -> None:
         """Weak and strong, record by record, those with the fewest base states first."""
@@ -138,7 +140,7 @@ class _Search:
 
     def _record(self, key: Any) -> RecordHistory:
         part = self.space.slice(key, self._matters)
-        return RecordHistory(self._view.name, key, self._line(key), part, self._model, self._tolerance)
+        return RecordHistory(self._view, key, self._line(key), part, self._model, self._tolerance)
 
     def _line(self, key: Any) -> list[tuple[int, Value]]:
         return self._lines.get(key, [(0, None)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from tailrace.verify.model import Key, Value
+from tailrace.verify.model import Key, Value, ViewHistory
 
 
 class Level(IntEnum):
@@ -42,11 +42,22 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Shown:
-    """One value that a view record had: the number of its state (from 0), the value, and the cut that it claims."""
+    """One value that a view record had: the number of the view's state (from 0), and the cut and epoch it came with."""
 
     state: int
     value: Value
     cut: int | None = None
+    epoch: int | None = None
+
+    @property
+    def place(self) -> str:
+        known = [f"{name} {n}" for name, n in (("epoch", self.epoch), ("cut", self.cut)) if n is not None]
+        return f"state {self.state}" + (f" ({', '.join(known)})" if known else "")
+
+
+def shown_in(view: ViewHistory, number: int, value: Value = None) -> Shown:
+    """A value of a record, as it was in a state of the view."""
+    return Shown(number, value, view.states[number].cut, view.states[number].epoch)
 
 
 @dataclass(frozen=True)
@@ -68,8 +79,7 @@ class Witness:
         missed = f"not {self.level}" if self.level is not None else "not of one snapshot"
         lines = [f"view {self.view}{'' if self.whole else f', record {named(self.key)}'}: {missed}"]
         for state in self.states:
-            cut = "" if state.cut is None else f" (cut {state.cut})"
-            lines.append(f"  state {state.state}{cut}{'' if self.whole else f': {shown(state.value)}'}")
+            lines.append(f"  {state.place}{'' if self.whole else f': {shown(state.value)}'}")
         return "\n".join([*lines, f"  {self.reason}"])
 
 

@@ -65,7 +65,7 @@ class TestCertificates:
         assert found.level == Level.CONVERGENT
         assert str(found.witnesses[0]) == (
             "view total, record all: not weakly consistent\n"
-            "  state 1 (cut 1): 90\n"
+            "  state 1 (epoch 1, cut 1): 90\n"
             "  it holds a part of transaction 1 only: (t, a)"
         )
 
@@ -82,7 +82,10 @@ class TestCertificates:
         found = judged([{"all": 100}, {"all": 105}, {"all": 100}, {"all": 105}], [0, 3, 2, 3])
         assert found.level == Level.WEAK
         assert str(found.witnesses[0]) == (
-            "view total: not strongly consistent\n  state 1 (cut 3)\n  state 2 (cut 2)\n  cut 2 comes after cut 3"
+            "view total: not strongly consistent\n"
+            "  state 1 (epoch 1, cut 3)\n"
+            "  state 2 (epoch 2, cut 2)\n"
+            "  cut 2 comes after cut 3"
         )
 
     def test_a_view_that_did_not_catch_up(self) -> None:
@@ -133,7 +136,7 @@ class TestSnapshots:
         assert found.snapshot is False
         assert str(found.witness) == (
             "view copy: not of one snapshot\n"
-            "  state 2 (cut 2)\n"
+            "  state 2 (epoch 3, cut 2)\n"
             "  in epoch 3 view total is at cut 3, and view copy at cut 2"
         )
 
@@ -197,7 +200,7 @@ class TestSearch:
             "view copy, record 3: not strongly consistent\n"
             "  state 1: 93\n"
             "  state 2: 33\n"
-            "  the first needs t 3 at version 10 (93) or later, the second t 3 at version 4 (33) or earlier"
+            "  the first needs t 3 at version 10 (93), the second still at version 4 (33) or earlier"
         )
 
     def test_a_row_put_again_is_no_other_base_state(self) -> None:
