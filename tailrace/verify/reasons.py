@@ -30,12 +30,13 @@ def wrong_order(
 ) -> str:
     """For two values, by the base states that give each, none of the first at or before one of the second."""
     one, other = called
-    for n, last in enumerate(part.last):
+    for n in range(len(part.last)):
         earliest, latest = min(p[n] for p in first), max(p[n] for p in second)
         if earliest > latest:
             (table, key), line = part.line(n)
             needed, held = (f"version {line[at][0]} ({shown(line[at][1])})" for at in (earliest, latest))
-            later, earlier = " or later" if earliest < last else "", " or earlier" if latest else ""
+            later = " or later" if any(p[n] > earliest for p in first) else ""
+            earlier = " or earlier" if any(p[n] < latest for p in second) else ""
             return f"the {one} needs {table} {named(key)} at {needed}{later}, the {other} still at {held}{earlier}"
     return f"the {one} holds where {_places(part, first)}, the {other} where {_places(part, second)}: never after it"
 

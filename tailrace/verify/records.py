@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import cached_property
 from itertools import groupby
 
 from tailrace.verify.model import Key, Value, ViewHistory, alike
@@ -47,8 +48,6 @@ class RecordHistory:
     ) -> None:
         self.part = part
         self._view, self._key, self._line, self._model, self._tolerance = view, key, line, model, tolerance
-        self._values: list[Value] = []
-        self._states = [self._number_of(value) for _, value in line]
         self._points: dict[Point, int | None] = {}
 
     def search(self) -> bool:
@@ -113,19 +112,28 @@ class RecordHistory:
         reason = "the changes, made one at a time in whichever order, show more states than these"
         return self._witness(Level.COMPLETE, range(len(self._line)), reason)
 
-    def _number_of(self, value: Value) -> int:
-        for number, known in enumerate(self._values):
-            if alike(known, value, self._tolerance):
-                return number
-        self._values.append(value)
-        return len(self._values) - 1
+    @cached_property
+    def _values(self) -> list[Value]:
+        """The different values that the record had."""
+        values: list[Value] = []
+        for _, value in self._line:
+            if self._number(value, values) is None:
+                values.append(value)
+        return values
+
+    @cached_property
+    def _states(self) -> list[int]:
+        """The record's states, each as the number of its value."""
+        return [n for _, value in self._line if (n := self._number(value, self._values)) is not None]
+
+    def _number(self, value: Value, values: Sequence[Value]) -> int | None:
+        return next((n for n, known in enumerate(values) if alike(known, value, self._tolerance)), None)
 
     def _numbered(self) -> dict[Point, int | None]:
         """The points looked at, with the number of the shown value that each gives."""
         for point, value in self.part.values.items():
             if point not in self._points:
-                found = (n for n, known in enumerate(self._values) if alike(known, value, self._tolerance))
-                self._points[point] = next(found, None)
+                self._points[point] = self._number(value, self._values)
         return self._points
 
     def _as_written(self) -> bool:

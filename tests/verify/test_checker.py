@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,7 +202,7 @@ class TestSearch:
             "view copy, record 3: not strongly consistent\n"
             "  state 1: 93\n"
             "  state 2: 33\n"
-            "  the first needs t 3 at version 10 (93), the second still at version 4 (33) or earlier"
+            "  the first needs t 3 at version 10 (93), the second still at version 4 (33)"
         )
 
     def test_a_row_put_again_is_no_other_base_state(self) -> None:
@@ -280,3 +282,10 @@ class TestInput:
 def test_values_that_are_alike(one: Any, other: Any, tolerance: float, equal: bool) -> None:
     assert alike(one, other, tolerance) is equal
     assert alike(other, one, tolerance) is equal
+
+
+def test_the_example_of_the_docs_says_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "consistency.md").read_text()
+    code, printed = re.findall(r"```python\n(from tailrace.verify.*?)```\n\n```\n(.*?)```", page, re.DOTALL)[0]
+    exec(code, {})
+    assert capsys.readouterr().out == printed
