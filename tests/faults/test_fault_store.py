@@ -65,6 +65,29 @@ def test_rows_at_a_cut_whose_log_is_gone(db: tr.Database) -> None:
             list(store.rows(definition, node, then, [0, 1]))
 
 
+def test_without_a_damaged_entry_all_goes_on(tmp_path: Path, spark: SparkSession) -> None:
+    sql = "CREATE MATERIALIZED VIEW total AS SELECT COUNT(*) AS n, SUM(v) AS s FROM a"
+    with tr.open(tmp_path / "store", spark=spark, map_size=1 << 28) as db:
+        db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
+        db.sql(sql)
+        db.table("a").put_many([{"id": i, "v": i} for i in range(10)])
+        store = db._store
+        with store._base.write() as txn, txn.cursor(store._log) as cursor:
+            cursor.first()
+            txn.put(cursor.key(), cursor.value()[:-1], db=store._log)
+        for _ in range(2):
+            with pytest.raises(Corrupt):
+                db.refresh()
+        assert db.view("total").scan().to_pylist() == [{"n": 0, "s": None}]
+        db.sql("DROP VIEW total")
+        db.refresh()
+        db.sql(sql)
+        assert db.view("total").scan().to_pylist() == [{"n": 10, "s": 45}]
+        db.table("a").put({"id": 10, "v": 5})
+        db.refresh()
+        assert db.view("total").scan().to_pylist() == [{"n": 11, "s": 50}]
+
+
 def _obey_permissions() -> None:
     """Make a process of root's as bound to the modes of files as everybody else's."""
     if os.geteuid() == 0:
