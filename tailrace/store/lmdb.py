@@ -319,7 +319,7 @@ class LmdbStore(Store):
             delete_range(self._base, self._log, log.log_key(node, 0), log.log_key(node, offset), size=2_000)
         faults.point("log.trim")
         delete_range(self._base, self._transactions, _NUMBER.pack(0), _NUMBER.pack(cut.transaction), size=20_000)
-        for environment in self._everything():
+        for environment in [self._base, *(e for e, _ in self._shards.values())]:
             environment.handle.reader_check()  # a killed reader would keep freed pages from being used again
 
     def drop_rows(self, table: int) -> None:
@@ -337,13 +337,10 @@ class LmdbStore(Store):
     def sync(self) -> None:
         if self.settings.durable:
             return
-        for environment in self._everything():
-            environment.handle.sync(True)
-
-    def _everything(self) -> list[env.Environment]:
         for index in range(self.shards):
             self.shard(index)
-        return [self._base, *(e for e, _ in self._shards.values())]
+        for environment in [self._base, *(e for e, _ in self._shards.values())]:
+            environment.handle.sync(True)
 
     def close(self) -> None:
         if self._closed:
