@@ -21,6 +21,7 @@
     │   ├── NewerFormat           the directory was written by a newer Tailrace
     │   ├── OlderFormat           it was written by an older one, whose views are kept differently
     │   ├── StoreFull             map or disk is full
+    │   ├── ReadOnly              directory or disk may not be written
     │   ├── Corrupt               a checksum or a structure is wrong
     │   ├── OffsetGap             the log has a hole
     │   ├── SnapshotGone          the epoch asked for is no longer held
@@ -63,6 +64,7 @@ __all__ = [
     "NullKey",
     "OffsetGap",
     "OlderFormat",
+    "ReadOnly",
     "SnapshotGone",
     "SqlError",
     "StoreError",
@@ -190,6 +192,10 @@ class OlderFormat(StoreError):
 
 class StoreFull(StoreError):
     template = "{path} is full ({reason}); nothing of this write was kept. {advice}"
+
+
+class ReadOnly(StoreError):
+    template = "{path} may not be written ({reason}); readers, too, note there who they are. Let this user write there"
 
 
 class Corrupt(StoreError):
