@@ -14,7 +14,8 @@
     │   ├── UnknownColumn         a row has a column its table lacks
     │   ├── NoSuchRow             an update of a row that is not there
     │   ├── BadKey                a key of the wrong shape for the table or view
-    │   └── BadFile               a file to load is broken (with the line)
+    │   ├── BadFile               a file to load is broken (with the line)
+    │   └── BadRecording          a file to check is no recording, or a damaged one
     ├── StoreError                the store on disk
     │   ├── NotAStore             the directory holds something else
     │   ├── NewerFormat           the directory was written by a newer Tailrace
@@ -42,6 +43,7 @@ from typing import Any
 __all__ = [
     "BadFile",
     "BadKey",
+    "BadRecording",
     "BadValue",
     "BeingBuilt",
     "BuildFailed",
@@ -164,6 +166,10 @@ class BadKey(DataError):
 
 class BadFile(DataError):
     template = "{path}: {message}; nothing was loaded"
+
+
+class BadRecording(DataError):
+    template = "{path} cannot be checked: {reason}"
 
 
 class StoreError(TailraceError):

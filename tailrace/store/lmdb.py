@@ -16,7 +16,7 @@ import os
 import struct
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -252,8 +252,23 @@ class LmdbStore(Store):
             if run:
                 yield pa.concat_batches(run)
 
+    def history(
+        self, tables: Mapping[int, TableDef], node: int, start: int, end: int
+    ) -> Iterator[tuple[int, TableDef, pa.RecordBatch]]:
+        with self._base.read() as txn:
+            for entry in self._checked(txn, node, start, end):
+                if entry.table in tables:
+                    table = tables[entry.table]
+                    yield entry.transaction, table, log.rows_of(entry, table)
+
     def _entries(self, txn: Any, table: TableDef, node: int, start: int, end: int | None) -> Iterator[pa.RecordBatch]:
-        """The table's entries in [start, end) of a node's log, each checked; a hole is an error."""
+        """The table's entries in [start, end) of a node's log."""
+        for entry in self._checked(txn, node, start, end):
+            if entry.table == table.id:
+                yield log.rows_of(entry, table)
+
+    def _checked(self, txn: Any, node: int, start: int, end: int | None) -> Iterator[log.Entry]:
+        """All entries in [start, end) of a node's log, each checked; a hole is an error."""
         expected = start
         with txn.cursor(self._log) as cursor:
             more = cursor.set_range(log.log_key(node, start))
@@ -264,8 +279,7 @@ class LmdbStore(Store):
                 if offset != expected:
                     raise OffsetGap(node=node, expected=expected, found=offset)
                 entry = log.decode(node, offset, cursor.value())
-                if entry.table == table.id:
-                    yield log.rows_of(entry, table)
+                yield entry
                 expected = offset + entry.operations
                 more = cursor.next()
         if end is not None and expected != end:

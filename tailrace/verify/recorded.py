@@ -1,0 +1,218 @@
+"""Recordings: base and view histories in one Arrow IPC file, which any system can write.
+
+    kind    name          epoch   transaction   key          row
+    base    its table     -       -             JSON array   JSON object         the rows there were first
+    base    its table     -       number        JSON array   JSON object, NULL   a row from then on; NULL: deleted
+    epoch   - (or view)   number  number, -     -            -                   all views (or one) were seen then, at that cut
+    view    its view      number  -             JSON array   JSON object, NULL   a row of the view from that epoch on
+
+Columns are text, but for `epoch` and `transaction`, which are BIGINT; - is NULL. Base changes come by rising
+transaction, epochs by rising number. What a view shows at its first epoch is written there row by row. A row of a view without
+a key has all of the row's values for its key, and says in `_weight` how often it is there. An epoch without a transaction
+is a state whose cut is unknown.
+
+The schema's metadata has one entry, `tailrace.recording`, a JSON object: `format` (1), `tables` (a list of CREATE TABLE
+statements) and `views`, a list of objects: `name`, `sql` (its query), `key` (a list of column names, null if it has none),
+`recorded` (false for a view that others read and that is not checked itself), and `plan`, which only Tailrace writes: what
+decides where the SQL leaves ties open. A batch may have a checksum of its rows in its metadata (`crc32`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tailrace.errors import BadRecording, TailraceError
+from tailrace.plan.statements import CreateTable, parse
+from tailrace.store.base import TableDef
+
+FORMAT = 1
+ENTRY = b"tailrace.recording"
+_CRC = b"crc32"
+COLUMNS = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("name", pa.string()),
+        ("epoch", pa.int64()),
+        ("transaction", pa.int64()),
+        ("key", pa.string()),
+        ("row", pa.string()),
+    ]
+)
+
+
+class Line(NamedTuple):
+    """One row of the file."""
+
+    kind: str
+    name: str | None = None
+    epoch: int | None = None
+    transaction: int | None = None
+    key: str | None = None
+    row: str | None = None
+
+
+@dataclass(frozen=True)
+class RecordedView:
+    """A view as the file defines it; `plan` is the JSON of its plan, if there is need of one."""
+
+    name: str
+    sql: str
+    key: tuple[str, ...] | None
+    recorded: bool = True
+    plan: Any = None
+
+
+@dataclass(frozen=True)
+class Header:
+    tables: tuple[TableDef, ...]
+    views: tuple[RecordedView, ...]
+
+
+class Writer:
+    """Writes a recording. The file appears under its name when it is whole."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self._path, self._draft = path, path.with_name(f".{path.name}.{os.getpid()}")
+        handle = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._file = os.fdopen(handle, "wb")
+        schema = COLUMNS.with_metadata({ENTRY: _header_json(header)})
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        self._writer = pa.ipc.new_file(self._file, schema, options=options)
+        self._schema = schema
+
+    def write(self, lines: Sequence[Line]) -> None:
+        if lines:
+            columns = [pa.array(c, f.type) for c, f in zip(zip(*lines, strict=True), COLUMNS, strict=True)]
+            batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            self._writer.write_batch(batch, custom_metadata={_CRC: str(_checksum(batch)).encode()})
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.close()
+        self._file.close()
+        self._draft.rename(self._path)
+
+
+def _checksum(batch: pa.RecordBatch) -> int:
+    return zlib.crc32(json.dumps(batch.to_pydict()).encode())
+
+
+def _header_json(header: Header) -> bytes:
+    views = [
+        {
+            "name": v.name,
+            "sql": v.sql,
+            "key": None if v.key is None else list(v.key),
+            "recorded": v.recorded,
+            **({} if v.plan is None else {"plan": v.plan}),
+        }
+        for v in header.views
+    ]
+    return json.dumps({"format": FORMAT, "tables": [ddl(t) for t in header.tables], "views": views}).encode()
+
+
+def ddl(table: TableDef) -> str:
+    """The statement that makes a table."""
+    columns = ", ".join(f"{_quoted(c.name)} {c.type.upper()}" for c in table.columns)
+    return f"CREATE TABLE {_quoted(table.name)} ({columns}, PRIMARY KEY ({', '.join(map(_quoted, table.key))}))"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+# reading
+
+
+class Reader:
+    """A recording that is opened for reading; `BadRecording` says what is wrong with it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = pa.ipc.open_file(pa.memory_map(str(path)))
+            metadata = self._file.schema.metadata or {}
+        except FileNotFoundError:
+            raise self.refused("there is no such file") from None
+        except (pa.ArrowException, OSError) as error:
+            raise self.refused(f"it is no whole Arrow file ({_first_line(error)})") from None
+        if ENTRY not in metadata:
+            raise self.refused(f"its metadata has no entry {ENTRY.decode()!r}, so it is no recording")
+        if not self._file.schema.remove_metadata().equals(COLUMNS):
+            wanted = ", ".join(f"{f.name} {f.type}" for f in COLUMNS)
+            raise self.refused(f"a recording has the columns {wanted}; this has {self._file.schema.names}")
+        self.header = self._header(metadata[ENTRY])
+
+    def refused(self, reason: str) -> BadRecording:
+        return BadRecording(path=str(self.path), reason=reason)
+
+    def lines(self) -> Iterator[tuple[int, Line]]:
+        """All rows in order, each with its number from 1."""
+        number = 0
+        for index in range(self._file.num_record_batches):
+            try:
+                found = self._file.get_batch_with_custom_metadata(index)
+                found.batch.validate(full=True)
+            except (pa.ArrowException, OSError) as error:
+                raise self.refused(f"batch {index} is damaged ({_first_line(error)})") from None
+            said = (found.custom_metadata or {}).get(_CRC)
+            if said is not None and said != str(_checksum(found.batch)).encode():
+                raise self.refused(f"batch {index} is damaged: its checksum does not match")
+            for row in zip(*(column.to_pylist() for column in found.batch.columns), strict=True):
+                number += 1
+                yield number, Line(*row)
+
+    def _header(self, text: bytes) -> Header:
+        try:
+            found = json.loads(text)
+            if found["format"] != FORMAT:
+                raise self.refused(f"it has format {found['format']}, this Tailrace reads {FORMAT}")
+            tables = tuple(_table(i, sql) for i, sql in enumerate(found["tables"], 1))
+            views = tuple(_view(v) for v in found["views"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self.refused(f"its metadata is wrong: {type(error).__name__} {error}") from None
+        except TailraceError as error:
+            raise error if isinstance(error, BadRecording) else self.refused(str(error)) from None
+        if not any(v.recorded for v in views):
+            raise self.refused("it records no view")
+        names = [t.name for t in tables] + [v.name for v in views]
+        if double := [n for n in names if names.count(n) > 1]:
+            raise self.refused(f"two tables or views are named {double[0]!r}")
+        return Header(tables, views)
+
+
+def _table(number: int, sql: str) -> TableDef:
+    (statement,) = parse(sql)
+    if not isinstance(statement, CreateTable):
+        raise ValueError(f"{sql[:60]!r} is no CREATE TABLE")
+    return TableDef(number, statement.name, statement.columns, statement.key)
+
+
+def _view(found: Any) -> RecordedView:
+    key = found["key"]
+    if not isinstance(found["name"], str) or not isinstance(found["sql"], str):
+        raise ValueError("a view's name and sql are texts")
+    return RecordedView(
+        found["name"],
+        found["sql"],
+        None if key is None else tuple(str(k) for k in key),
+        bool(found.get("recorded", True)),
+        found.get("plan"),
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
