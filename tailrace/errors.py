@@ -15,7 +15,8 @@
     │   ├── NoSuchRow             an update of a row that is not there
     │   ├── BadKey                a key of the wrong shape for the table or view
     │   ├── BadFile               a file to load is broken (with the line)
-    │   └── BadRecording          a file to check is no recording, or a damaged one
+    │   ├── BadRecording          a file to check is no recording, or a damaged one
+    │   └── BadHistory            a history to check is not one
     ├── StoreError                the store on disk
     │   ├── NotAStore             the directory holds something else
     │   ├── NewerFormat           the directory was written by a newer Tailrace
@@ -42,6 +43,7 @@ from typing import Any
 
 __all__ = [
     "BadFile",
+    "BadHistory",
     "BadKey",
     "BadRecording",
     "BadValue",
@@ -170,6 +172,10 @@ class BadFile(DataError):
 
 class BadRecording(DataError):
     template = "{path} cannot be checked: {reason}"
+
+
+class BadHistory(DataError):
+    template = "history of {name}: {reason}"
 
 
 class StoreError(TailraceError):
