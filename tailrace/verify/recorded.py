@@ -1,20 +1,21 @@
 """Recordings: base and view histories in one Arrow IPC file, which any system can write.
 
-    kind    name          epoch   transaction   key          row
-    base    its table     -       -             JSON array   JSON object         the rows there were first
-    base    its table     -       number        JSON array   JSON object, NULL   a row from then on; NULL: deleted
-    epoch   - (or view)   number  number, -     -            -                   all views (or one) were seen then, at that cut
-    view    its view      number  -             JSON array   JSON object, NULL   a row of the view from that epoch on
+    kind    name          epoch    transaction   key          row
+    base    its table     -        -             JSON array   JSON object         a row that was there first
+    base    its table     -        number        JSON array   JSON object, NULL   a row from then on; NULL: deleted
+    epoch   - (or view)   number   number, -     -            -                   what follows was seen, at that cut
+    view    its view      number   -             JSON array   JSON object, NULL   a row of the view from that epoch on
 
-Columns are text, but for `epoch` and `transaction`, which are BIGINT; - is NULL. Base changes come by rising
-transaction, epochs by rising number. What a view shows at its first epoch is written there row by row. A row of a view without
-a key has all of the row's values for its key, and says in `_weight` how often it is there. An epoch without a transaction
-is a state whose cut is unknown.
+`epoch` and `transaction` are BIGINT, all else is text; - is NULL. Base changes come by rising transaction, epochs by
+rising number. At its first epoch all rows of a view are given. A row of a view without a key has all of its values
+for its key, and says in `_weight` how often it is there. An epoch row with a name is of that view alone; one without a
+transaction is of states whose cut is unknown.
 
-The schema's metadata has one entry, `tailrace.recording`, a JSON object: `format` (1), `tables` (a list of CREATE TABLE
-statements) and `views`, a list of objects: `name`, `sql` (its query), `key` (a list of column names, null if it has none),
-`recorded` (false for a view that others read and that is not checked itself), and `plan`, which only Tailrace writes: what
-decides where the SQL leaves ties open. A batch may have a checksum of its rows in its metadata (`crc32`).
+The schema's metadata has one entry, `tailrace.recording`, a JSON object: `format` (1), `tables` (a list of CREATE
+TABLE statements) and `views`, a list of objects, each after those that it reads: `name`, `sql` (its query), `key` (a
+list of column names, null if it has none), `recorded` (false for one that is only there for others), and `plan`, which
+only Tailrace writes: what decides where the SQL leaves ties open. The metadata of a batch may have a checksum of its
+rows, `crc32`.
 """
 
 from __future__ import annotations

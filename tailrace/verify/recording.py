@@ -8,7 +8,7 @@ slows nobody down; what it has not read yet takes room in the store.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,11 @@ AT_ONCE = 10_000  # rows in a batch of the file
 class Recording:
     """A recording under way: how far it is."""
 
-    def __init__(self, store: Store, catalog: Catalog, views: Sequence[ViewDef], follower: Follower, to: Writer) -> None:
+    def __init__(
+        self, store: Store, catalog: Catalog, views: Sequence[ViewDef], follower: Follower, to: Writer
+    ) -> None:
         self._store, self._catalog, self._views, self._follower, self._to = store, catalog, views, follower, to
+        self._at = follower.pin
         numbers = {number for view in views for number in view.tables}
         self._tables = {t.id: t for t in catalog.tables.values() if t.id in numbers}
         self._codecs = {view.name: RowCodec(types.schema(view.columns)) for view in views}
@@ -48,11 +51,11 @@ class Recording:
     @property
     def epoch(self) -> int:
         """The last epoch recorded."""
-        return self._follower.pin.epoch
+        return self._at.epoch
 
     def begin(self) -> None:
         """Everything as it is at the first epoch."""
-        pin = self._follower.pin
+        pin = self._at
         for table in self._tables.values():
             for node in range(self._store.nodes):
                 for batch in self._store.rows(table, node, pin.cut, range(len(table.columns)), AT_ONCE):
@@ -75,36 +78,36 @@ class Recording:
             cut = newest.cut if epoch == newest.epoch else cut_of(self._store, epoch)
             if cut is None:
                 raise StoreError(message=f"the cut of epoch {epoch} is not known any more; record again")
-            self._to.write(self._base(self._follower.pin.cut, cut))
+            self._to.write(self._base(self._at.cut, cut))
             self._to.write([Line("epoch", None, epoch, cut.transaction)])
             self._to.write([line for view in self._views for line in self._changed(view, epoch)])
-            self._follower.pin = Pin(epoch, cut)
+            self._at = Pin(epoch, cut)
             self.epochs += 1
-        self._follower.move(self._follower.pin)
+        if self._at != self._follower.pin:
+            self._follower.move(self._at)
 
     def _base(self, start: Cut, end: Cut) -> list[Line]:
         """What happened to the tables between two cuts, by transaction."""
         found: list[Line] = []
         for node in range(self._store.nodes):
-            for number, table, delta in self._store.history(
-                self._tables, node, start.offsets[node], end.offsets[node]
-            ):
+            for number, table, delta in self._store.history(self._tables, node, start.offsets[node], end.offsets[node]):
                 found += _changes(number, table, delta)
         return sorted(found, key=lambda line: line.transaction or 0)
 
-    def _changed(self, view: ViewDef, epoch: int) -> Iterator[Line]:
+    def _changed(self, view: ViewDef, epoch: int) -> list[Line]:
         """The rows of a view that an epoch touched, as they are at that epoch."""
+        gone: list[bytes] = []
+        come: list[bytes] = []
         for shard in range(self._store.shards):
             with self._store.shard(shard).at(epoch - 1) as before:
                 keys = before.changed(view.state, epoch)
-                if not keys:
-                    continue
                 olds = before.get_many(view.state, keys)
                 news = before.moved_to(epoch).get_many(view.state, keys)
-            for key, _ in self._rows(view, [old for k, old in olds.items() if k not in news]):
-                yield Line("view", view.name, epoch, None, key, None)
-            for row in self._rows(view, list(news.values())):
-                yield Line("view", view.name, epoch, None, *row)
+            gone += [old for key, old in olds.items() if key not in news]
+            come += news.values()
+        left: dict[str, str | None] = {key: None for key, _ in self._rows(view, gone)}
+        left.update(self._rows(view, come))  # a row may have gone from one shard to another
+        return [Line("view", view.name, epoch, None, *pair) for pair in left.items()]
 
     def _rows(self, view: ViewDef, values: list[bytes]) -> list[tuple[str, str]]:
         """Key and row of stored entries, as texts."""
@@ -188,17 +191,19 @@ def _header(catalog: Catalog, views: Sequence[ViewDef]) -> Header:
     """The definitions of views, and of all that they read."""
     chosen = {view.name for view in views}
     needed: dict[str, ViewDef] = {}
-    waiting = list(views)
-    while waiting:
-        view = waiting.pop()
-        needed[view.name] = view
-        waiting += [catalog.views[name] for name in view.uses if name in catalog.views and name not in needed]
+
+    def need(view: ViewDef) -> None:
+        for name in view.uses:
+            if name in catalog.views:
+                need(catalog.views[name])
+        needed.setdefault(view.name, view)  # after those that it reads
+
+    for view in views:
+        need(view)
     tables = sorted({number for view in views for number in view.tables})
-    by_id: Mapping[int, TableDef] = {t.id: t for t in catalog.tables.values()}
-    return Header(
-        tuple(by_id[number] for number in tables),
-        tuple(_recorded_view(view, view.name in chosen) for _, view in sorted(needed.items())),
-    )
+    by_id = {t.id: t for t in catalog.tables.values()}
+    defined = tuple(_recorded_view(view, view.name in chosen) for view in needed.values())
+    return Header(tuple(by_id[number] for number in tables), defined)
 
 
 def _recorded_view(view: ViewDef, chosen: bool) -> RecordedView:
