@@ -2,7 +2,7 @@
 
     with a key       text of the key's values        → the row
     without one      text of the row's values        → how often it is there
-                     (all but floats, if it has any)   → the floats of all such rows, in order, each with how often
+                     (all but floats, if it has any)   → the floats of each such row, in order
 
 Both what a recording says and what Spark computes take this form, so equal rows are equal however they were written:
 decimals with all their digits, times in UTC, maps in the order of their keys, zeros in keys without a sign.
@@ -66,13 +66,13 @@ class Shape:
         return types.schema(self.columns)
 
     @cached_property
-    def _floats(self) -> list[int]:
+    def floats(self) -> list[int]:
         return [i for i, c in enumerate(self.columns) if types.is_float(c.type)]
 
     @cached_property
     def _identity(self) -> list[int]:
         """The positions that tell records apart."""
-        return [i for i in range(len(self.columns)) if i not in self._floats] if self.key is None else list(self.key)
+        return [i for i in range(len(self.columns)) if i not in self.floats] if self.key is None else list(self.key)
 
     def plain(self, row: Sequence[Any]) -> list[Any]:
         """A row's values as JSON has them."""
@@ -94,51 +94,48 @@ class Shape:
 
     def state(self, rows: Iterable[Sequence[Any]]) -> State:
         """What a view with these rows shows; ValueError if two of them have one key."""
-        shown = Bag(self)
+        bag = Bag(self)
         found: State = {}
         for row in map(self.plain, rows):
             record = self.record(row)
             if self.key is None:
-                shown.add(row, 1)
+                bag.add(row)
             elif record in found:
                 raise ValueError(f"two rows have the key {record}")
             else:
                 found[record] = self.shown(row)
-        return found if self.key is not None else {record: shown.value(record) for record in shown.records}
+        return found if self.key is not None else {record: bag.value(record) for record in bag.records}
 
 
 @dataclass
 class Bag:
-    """Rows of a view without a key, each with how often it is there."""
+    """Rows of a view without a key, each with how often it is there, by record."""
 
     shape: Shape
-    records: dict[str, dict[tuple[Any, ...], int]] = field(default_factory=dict)
+    records: dict[str, dict[str, tuple[tuple[Any, ...], int]]] = field(default_factory=dict)
 
-    def add(self, row: Sequence[Any], weight: int) -> None:
-        copies = self._copies(row)
-        copies[self._part(row)] = copies.get(self._part(row), 0) + weight
+    def add(self, row: Sequence[Any]) -> None:
+        """The row is there once more."""
+        self.put(row, self._held(row).get(text.to_json(row), ((), 0))[1] + 1)
 
     def put(self, row: Sequence[Any], weight: int) -> None:
         """From now on the row is there so often."""
-        copies = self._copies(row)
-        copies.pop(self._part(row), None)
+        held, same = self._held(row), text.to_json(row)
+        held.pop(same, None)
         if weight:
-            copies[self._part(row)] = weight
+            held[same] = tuple(_unsigned(row[i]) for i in self.shape.floats), weight
 
     def value(self, record: str) -> Any:
         """What there is of a record; None if nothing."""
-        copies = self.records.get(record)
-        if not copies:
+        held = self.records.get(record, {}).values()
+        if not held:
             return None
-        if not self.shape._floats:
-            return {WEIGHT: sum(copies.values())}
-        return tuple(sorted(((*row, weight) for row, weight in copies.items()), key=_order))
+        if not self.shape.floats:
+            return {WEIGHT: sum(weight for _, weight in held)}
+        return tuple(sorted((floats for floats, weight in held for _ in range(weight)), key=_order))
 
-    def _copies(self, row: Sequence[Any]) -> dict[tuple[Any, ...], int]:
+    def _held(self, row: Sequence[Any]) -> dict[str, tuple[tuple[Any, ...], int]]:
         return self.records.setdefault(self.shape.record(row), {})
-
-    def _part(self, row: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(_unsigned(row[i]) for i in self.shape._floats)
 
 
 def _order(row: tuple[Any, ...]) -> list[tuple[str, float]]:
