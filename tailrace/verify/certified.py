@@ -173,16 +173,21 @@ def _left_out(base: BaseHistory, view: ViewHistory, cuts: Sequence[int]) -> Witn
     return None
 
 
-def split_snapshot(views: Sequence[ViewHistory]) -> Witness | None:
-    """Views that were published together, but name different cuts; the earliest epoch with such."""
+def one_cut(views: Sequence[ViewHistory]) -> tuple[bool | None, Witness | None]:
+    """Whether views that were published together name one cut, and the earliest epoch in which they do not.
+
+    None if no two views were published together.
+    """
     named: dict[int, tuple[str, int | None]] = {}
     wrong: dict[int, Witness] = {}
+    compared = False
     for view in views:
         for number, state in enumerate(view.states):
             if state.epoch is None:
                 continue
             name, cut = named.setdefault(state.epoch, (view.name, state.cut))
+            compared = compared or name != view.name
             if cut != state.cut and state.epoch not in wrong:
-                reason = f"in epoch {state.epoch} view {name} is at cut {cut}, and view {view.name} at {state.cut}"
+                reason = f"in epoch {state.epoch} view {name} is at cut {cut}, and view {view.name} at cut {state.cut}"
                 wrong[state.epoch] = Witness(None, view.name, None, [Shown(number, None, state.cut)], reason)
-    return wrong[min(wrong)] if wrong else None
+    return (not wrong if compared or wrong else None), (wrong[min(wrong)] if wrong else None)

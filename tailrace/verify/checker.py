@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tailrace.errors import BadHistory
-from tailrace.verify.certified import check_certified, split_snapshot
+from tailrace.verify.certified import check_certified, one_cut
 from tailrace.verify.model import BaseHistory, Definition, Matters, ViewHistory
-from tailrace.verify.search import Model, search
+from tailrace.verify.records import Model
+from tailrace.verify.search import search
 from tailrace.verify.verdict import Verdict
 
-BOUND = 100_000
+BOUND = 20_000
 
 
 def check(
@@ -27,8 +28,8 @@ def check(
     """The level that each view reaches, with witnesses.
 
     With certificates, a view is computed once per state, at the state's cut: any size (`certified.py`). Without, base
-    states that explain the view's are searched for, at most `bound` of them per view (`search.py`); `model` and `matters`
-    (by view name) are for that. Floats are equal within the relative tolerance.
+    states that explain the view's are searched for, at most `bound` of them per view (`search.py`); `model` and
+    `matters` (by view name) are for that. Floats are equal within the relative tolerance.
     """
     if missing := [v.name for v in views if v.name not in definitions]:
         raise BadHistory(name=missing[0], reason="there is no definition of this view")
@@ -36,9 +37,7 @@ def check(
         raise BadHistory(name="no view", reason="there is nothing to check; name at least one")
     if certificates:
         found = [check_certified(base, view, definitions[view.name], tolerance) for view in views]
-        split = split_snapshot(views)
-        together = any(state.epoch is not None for view in views for state in view.states)
-        return Verdict({v.view: v for v in found}, split is None if together else None, split)
+        return Verdict({v.view: v for v in found}, *one_cut(views))
     chosen = matters or {}
     found = [search(base, v, definitions[v.name], bound, tolerance, model, chosen.get(v.name)) for v in views]
     return Verdict({v.view: v for v in found}, None)

@@ -128,7 +128,7 @@ class ViewState:
 
 @dataclass(frozen=True)
 class ViewHistory:
-    """All states that a view had, from the first one on. If only some of its records were observed, `keys` are theirs."""
+    """All states that a view had, from its first. If only some of its records were observed, `keys` names them."""
 
     name: str
     states: Sequence[ViewState]
@@ -155,7 +155,7 @@ class ViewHistory:
             yield MappingProxyType(shown)
 
     def timelines(self, tolerance: float = 0.0) -> dict[Any, list[tuple[int, Value]]]:
-        """Of each record that was ever there: its successive values, and the number of the state with which each came."""
+        """Of each record that was ever there: its successive values, each with the number of the state it came with."""
         lines: dict[Any, list[tuple[int, Value]]] = {}
         for number, shown in enumerate(self.contents()):
             state = self.states[number]
