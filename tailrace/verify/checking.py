@@ -19,7 +19,7 @@ from tailrace.verify.recorded import Line, Reader, RecordedView
 from tailrace.verify.shapes import Bag, Shape, typed
 from tailrace.verify.verdict import Level, Verdict
 
-BOUND = 1000  # base states that a search looks at, each a query
+BOUND = 300  # base states that a search looks at, each a query
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def check_file(spark: SparkSession, path: Path, *, search: bool = False, bound: 
     base, views = histories.read()
     certified = not search and all(state.cut is not None for view in views for state in view.states)
     definitions = {view.name: evaluator.definition(view.name) for view in views}
-    verdict = check(base, views, definitions, certificates=certified, bound=bound, tolerance=TOLERANCE)
+    matters = {view.name: evaluator.matters(view.name) for view in views}
+    verdict = check(base, views, definitions, certificates=certified, bound=bound, tolerance=TOLERANCE, matters=matters)
     numbers = {change.transaction for change in base.changes}
     return Checked(str(path), verdict, certified, len(histories.epochs), len(numbers))
 

@@ -22,7 +22,7 @@ from tailrace.plan.statements import parse_query
 from tailrace.source.session import session
 from tailrace.store.base import TableDef
 from tailrace.types import Column
-from tailrace.verify.model import Definition, Rows
+from tailrace.verify.model import Definition, Matters, Rows
 from tailrace.verify.planned import Planned
 from tailrace.verify.recorded import Header, RecordedView
 from tailrace.verify.shapes import Shape, State
@@ -59,6 +59,11 @@ class Evaluator:
             return self._answers[content]
 
         return compute
+
+    def matters(self, name: str) -> Matters:
+        """Which base records a view can depend on: those of its tables."""
+        below = self._below(name)
+        return lambda key, record, versions: record[0] in below
 
     def _computed(self, name: str, rows: Rows) -> State:
         of: dict[str, list[Any]] = {table: [] for table in self._below(name)}
