@@ -1,7 +1,7 @@
 """An engine that is broken on purpose is caught: the checker names the level that it misses, with a witness.
 
-Each mutant is a `sitecustomize.py`, which Python runs when it starts: the driver and Spark's workers are broken alike, and
-the engine itself has no switch for it.
+Each mutant is a `sitecustomize.py`, which Python runs when it starts: the driver and Spark's workers are broken
+alike, and the engine itself has no switch for it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from tailrace.store.shards import LmdbShard
 _begun, _applied = Before.__init__, LmdbShard.apply
 
 
-def __init__(self: Before, store: Any, work: Any) -> None:
+def begin(self: Before, store: Any, work: Any) -> None:
     _begun(self, store, replace(work, epoch=work.epoch + 1))
 
 
@@ -22,5 +22,5 @@ def apply(self: LmdbShard, epoch: int, writes: Any, keep: int) -> bool:
     return _applied(self, epoch, writes, keep)
 
 
-Before.__init__ = __init__  # type: ignore[method-assign]
+Before.__init__ = begin  # type: ignore[method-assign]
 LmdbShard.apply = apply  # type: ignore[method-assign]
