@@ -24,9 +24,9 @@ from typing import Any
 
 from tailrace.errors import BadHistory
 from tailrace.verify.model import BaseHistory, Change, Definition, Key, Rows, Value, ViewHistory, alike
-from tailrace.verify.verdict import Level, Shown, ViewVerdict, Witness, shown
+from tailrace.verify.verdict import Level, ViewVerdict, Witness, named, shown, shown_in
 
-PARTS = 16
+PARTS = 8
 """Of how many parts of a transaction it is tried whether they explain a wrong state."""
 
 
@@ -49,10 +49,7 @@ class Walk:
             self._set(change, self._before.pop())
         return MappingProxyType(self._rows)
 
-    def to_end(self) -> Rows:
-        return self.to(math.inf)
-
-    def moves(self, cut: int) -> bool:
+    def moves(self, cut: float) -> bool:
         """Whether the rows at a cut are others than now."""
         return self._ahead(cut) or self._behind(cut)
 
@@ -88,29 +85,34 @@ class _Run:
         self.cuts = list(_cuts(view))
         self._base, self._view, self._definition, self._tolerance = base, view, definition, tolerance
         self._walk = Walk(base)
+        self._right: Mapping[Any, Value] | None = None
 
     def first_wrong(self) -> Witness | None:
         """The first state that is not the view at its cut."""
-        right: Mapping[Any, Value] | None = None
         for number, now in enumerate(self._view.contents()):
             cut = self.cuts[number]
-            if self._walk.moves(cut) or right is None:
-                right = self._compute(self._walk.to(cut))
+            right = self._at(cut)
             if (key := self._difference(right, now)) is not None:
                 why = self._explained(cut, now) or f"at this cut the view's definition gives {shown(right.get(*key))}"
-                return Witness(Level.WEAK, self._view.name, *key, [Shown(number, now.get(*key), cut)], why)
+                return Witness(Level.WEAK, self._view.name, *key, [shown_in(self._view, number, now.get(*key))], why)
         return None
 
     def unconverged(self) -> Witness | None:
         """The last state, if it is not the view of the last base state."""
         *_, now = self._view.contents()
-        right = self._compute(self._walk.to_end())
+        right = self._at(math.inf)
         if (key := self._difference(right, now)) is None:
             return None
-        state = Shown(len(self.cuts) - 1, now.get(*key), self.cuts[-1])
+        state = shown_in(self._view, len(self.cuts) - 1, now.get(*key))
         last = self._base.changes[-1].transaction if self._base.changes else self.cuts[-1]
         why = f"after the last transaction ({last}) the view's definition gives {shown(right.get(*key))}"
         return Witness(Level.CONVERGENT, self._view.name, *key, [state], why)
+
+    def _at(self, cut: float) -> Mapping[Any, Value]:
+        """The view at a cut; as it was if nothing has changed since the cut before."""
+        if self._right is None or self._walk.moves(cut):
+            self._right = self._compute(self._walk.to(cut))
+        return self._right
 
     def _compute(self, rows: Rows) -> Mapping[Any, Value]:
         self.looked_at += 1
@@ -125,6 +127,7 @@ class _Run:
 
     def _explained(self, cut: int, now: Mapping[Any, Value]) -> str | None:
         """What a wrong state is the view of, if it is near: a part of a transaction, or a transaction more or less."""
+        self._right = None
         numbers = [change.transaction for change in self._base.changes]
         last = max((n for n in numbers if n <= cut), default=None)
         following = min((n for n in numbers if n > cut), default=None)
@@ -132,7 +135,7 @@ class _Run:
             for part in _parts([c for c in self._base.changes if c.transaction == number]):
                 rows = {**self._walk.to(number - 1), **{change.record: change.value for change in part}}
                 if self._is_view_of({r: v for r, v in rows.items() if v is not None}, now):
-                    names = ", ".join(shown(change.record) for change in part)
+                    names = ", ".join(named(change.record) for change in part)
                     return f"it holds a part of transaction {number} only: {names}"
         for other in ([] if last is None else [last - 1]) + ([] if following is None else [following]):
             if self._is_view_of(self._walk.to(other), now):
@@ -159,8 +162,8 @@ def _parts(changes: Sequence[Change]) -> list[Sequence[Change]]:
 def _going_back(view: ViewHistory, cuts: Sequence[int]) -> Witness | None:
     for number, (before, after) in enumerate(pairwise(cuts)):
         if after < before:
-            states = [Shown(number, None, before), Shown(number + 1, None, after)]
-            return Witness(Level.STRONG, view.name, None, states, f"cut {after} comes after cut {before}")
+            states = [shown_in(view, number), shown_in(view, number + 1)]
+            return Witness(Level.STRONG, view.name, None, states, f"cut {after} comes after cut {before}", True)
     return None
 
 
@@ -169,7 +172,7 @@ def _left_out(base: BaseHistory, view: ViewHistory, cuts: Sequence[int]) -> Witn
     for change in base.changes:
         if change.transaction not in seen:
             reason = f"no state is the view at transaction {change.transaction}"
-            return Witness(Level.COMPLETE, view.name, None, [], reason)
+            return Witness(Level.COMPLETE, view.name, None, [], reason, True)
     return None
 
 
@@ -178,16 +181,16 @@ def one_cut(views: Sequence[ViewHistory]) -> tuple[bool | None, Witness | None]:
 
     None if no two views were published together.
     """
-    named: dict[int, tuple[str, int | None]] = {}
+    cuts: dict[int, tuple[str, int | None]] = {}
     wrong: dict[int, Witness] = {}
     compared = False
     for view in views:
         for number, state in enumerate(view.states):
             if state.epoch is None:
                 continue
-            name, cut = named.setdefault(state.epoch, (view.name, state.cut))
+            name, cut = cuts.setdefault(state.epoch, (view.name, state.cut))
             compared = compared or name != view.name
             if cut != state.cut and state.epoch not in wrong:
                 reason = f"in epoch {state.epoch} view {name} is at cut {cut}, and view {view.name} at cut {state.cut}"
-                wrong[state.epoch] = Witness(None, view.name, None, [Shown(number, None, state.cut)], reason)
+                wrong[state.epoch] = Witness(None, view.name, None, [shown_in(view, number)], reason, True)
     return (not wrong if compared or wrong else None), (wrong[min(wrong)] if wrong else None)

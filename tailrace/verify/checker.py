@@ -33,6 +33,8 @@ def check(
     """
     if missing := [v.name for v in views if v.name not in definitions]:
         raise BadHistory(name=missing[0], reason="there is no definition of this view")
+    if len({v.name for v in views}) < len(views):
+        raise BadHistory(name=views[0].name, reason="views of one name; give all states of a view in one history")
     if not views:
         raise BadHistory(name="no view", reason="there is nothing to check; name at least one")
     if certificates:

@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import cached_property
 from itertools import groupby
 
-from tailrace.verify.model import Value, alike
+from tailrace.verify.model import Key, Value, ViewHistory, alike
 from tailrace.verify.orders import explained, in_one_sequence, step_by_step, values_before
-from tailrace.verify.reasons import no_such_value, wrong_order
+from tailrace.verify.reasons import no_order, no_such_value, wrong_order
 from tailrace.verify.space import BoundHit, Point, Slice
-from tailrace.verify.verdict import Level, Shown, Witness
+from tailrace.verify.verdict import Level, Witness, shown_in
 
 
 class Model(Enum):
@@ -37,12 +38,16 @@ class RecordHistory:
     """A view record's successive values, and the base states looked at so far that give them."""
 
     def __init__(
-        self, view: str, key: object, line: Sequence[tuple[int, Value]], part: Slice, model: Model, tolerance: float
+        self,
+        view: ViewHistory,
+        key: Key,
+        line: Sequence[tuple[int, Value]],
+        part: Slice,
+        model: Model,
+        tolerance: float,
     ) -> None:
         self.part = part
         self._view, self._key, self._line, self._model, self._tolerance = view, key, line, model, tolerance
-        self._values: list[Value] = []
-        self._states = [self._number_of(value) for _, value in line]
         self._points: dict[Point, int | None] = {}
 
     def search(self) -> bool:
@@ -85,8 +90,7 @@ class RecordHistory:
             for early in range(late - 1, -1, -1):
                 one, other = self._states[early], self._states[late]
                 if not (before[other] >> one & 1 or before[one] >> other & 1):
-                    reason = f"no sequence of base states has both: {self._why_not(one, other)}"
-                    return self._witness(Level.WEAK, [early, late], reason)
+                    return self._witness(Level.WEAK, [early, late], self._because(no_order, one, other))
         fewest = self._fewest(range(len(self._states)), lambda chosen: not self._one_sequence(chosen))
         return self._witness(Level.WEAK, fewest, "no sequence of base states has all of them")
 
@@ -94,7 +98,9 @@ class RecordHistory:
         """The fewest states that base states explain, but not in their order; None if the valid ones are in order."""
         if pair := self._misplaced():
             early, late = pair
-            return self._witness(Level.STRONG, pair, self._why_not(self._states[early], self._states[late]))
+            return self._witness(
+                Level.STRONG, pair, self._because(wrong_order, self._states[early], self._states[late])
+            )
         valid = self._valid()
         chosen = [n for n, state in enumerate(self._states) if state in valid]
         if self._model is Model.PAIRS or not self._out_of_order(chosen):
@@ -106,19 +112,28 @@ class RecordHistory:
         reason = "the changes, made one at a time in whichever order, show more states than these"
         return self._witness(Level.COMPLETE, range(len(self._line)), reason)
 
-    def _number_of(self, value: Value) -> int:
-        for number, known in enumerate(self._values):
-            if alike(known, value, self._tolerance):
-                return number
-        self._values.append(value)
-        return len(self._values) - 1
+    @cached_property
+    def _values(self) -> list[Value]:
+        """The different values that the record had."""
+        values: list[Value] = []
+        for _, value in self._line:
+            if self._number(value, values) is None:
+                values.append(value)
+        return values
+
+    @cached_property
+    def _states(self) -> list[int]:
+        """The record's states, each as the number of its value."""
+        return [n for _, value in self._line if (n := self._number(value, self._values)) is not None]
+
+    def _number(self, value: Value, values: Sequence[Value]) -> int | None:
+        return next((n for n, known in enumerate(values) if alike(known, value, self._tolerance)), None)
 
     def _numbered(self) -> dict[Point, int | None]:
         """The points looked at, with the number of the shown value that each gives."""
         for point, value in self.part.values.items():
             if point not in self._points:
-                found = (n for n, known in enumerate(self._values) if alike(known, value, self._tolerance))
-                self._points[point] = next(found, None)
+                self._points[point] = self._number(value, self._values)
         return self._points
 
     def _as_written(self) -> bool:
@@ -161,10 +176,12 @@ class RecordHistory:
                 chosen = rest
         return chosen
 
-    def _why_not(self, one: int, other: int) -> str:
+    def _because(self, reason: Callable[[Slice, list[Point], list[Point]], str], one: int, other: int) -> str:
         points = self._numbered()
         first, second = ([p for p, v in points.items() if v == value] for value in (one, other))
-        return wrong_order(self.part, first, second)
+        return reason(self.part, first, second)
 
     def _witness(self, level: Level, chosen: Sequence[int], reason: str) -> Witness:
-        return Witness(level, self._view, self._key, [Shown(*self._line[n]) for n in chosen], reason)
+        return Witness(
+            level, self._view.name, self._key, [shown_in(self._view, *self._line[n]) for n in chosen], reason
+        )

@@ -21,7 +21,7 @@ from tailrace.verify.model import BaseHistory, Definition, Matters, Value, ViewH
 from tailrace.verify.reasons import place
 from tailrace.verify.records import Model, RecordHistory
 from tailrace.verify.space import BoundHit, Point, Space
-from tailrace.verify.verdict import Level, Shown, ViewVerdict, Witness, shown
+from tailrace.verify.verdict import Level, ViewVerdict, Witness, shown, shown_in
 
 
 def search(
@@ -66,6 +66,7 @@ class _Search:
         self.undecided: set[Level] = set()
         self._view, self._bound, self._tolerance, self._model, self._matters = view, bound, tolerance, model, matters
         self._lines: dict[Any, list[tuple[int, Value]]] = view.timelines(tolerance)
+        self._ranks = {key: n for n, key in enumerate(self._lines)}
 
     def converge(self) -> None:
         """The last state of each record = its value at the last base state."""
@@ -74,7 +75,9 @@ class _Search:
             state, value = self._line(key)[-1]
             if not alike(value, right.get(key), self._tolerance):
                 reason = f"the last base state gives {shown(right.get(key))}"
-                self._found(Witness(Level.CONVERGENT, self._view.name, key, [Shown(state, value)], reason))
+                self._found(
+                    Witness(Level.CONVERGENT, self._view.name, key, [shown_in(self._view, state, value)], reason)
+                )
 
     def explain(self) -> None:
         """Weak and strong, record by record, those with the fewest base states first."""
@@ -137,18 +140,18 @@ class _Search:
 
     def _record(self, key: Any) -> RecordHistory:
         part = self.space.slice(key, self._matters)
-        return RecordHistory(self._view.name, key, self._line(key), part, self._model, self._tolerance)
+        return RecordHistory(self._view, key, self._line(key), part, self._model, self._tolerance)
 
     def _line(self, key: Any) -> list[tuple[int, Value]]:
         return self._lines.get(key, [(0, None)])
 
     def _found(self, witness: Witness) -> None:
-        """Keep a level's witness: the one that could be noticed first, with the fewest states."""
+        """Keep a level's witness: the one with the fewest states, and of those the one that could be noticed first."""
         assert witness.level is not None
         known = self.witnesses.get(witness.level)
-        if known is None or _order(witness) < _order(known):
+        if known is None or self._order(witness) < self._order(known):
             self.witnesses[witness.level] = witness
 
-
-def _order(witness: Witness) -> tuple[int, int]:
-    return len(witness.states), max((state.state for state in witness.states), default=0)
+    def _order(self, witness: Witness) -> tuple[int, int, int]:
+        noticed = max((state.state for state in witness.states), default=0)
+        return len(witness.states), noticed, self._ranks.get(witness.key, len(self._ranks))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from tailrace.verify.model import Key, Value
+from tailrace.verify.model import Key, Value, ViewHistory
 
 
 class Level(IntEnum):
@@ -28,6 +28,9 @@ class Level(IntEnum):
         return _NAMES[self]
 
 
+WIDEST = 200
+"""Of a longer value only the start is shown."""
+
 _NAMES = {
     Level.NONE: "inconsistent",
     Level.CONVERGENT: "convergent",
@@ -39,18 +42,30 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Shown:
-    """One value that a view record had: the number of its state (from 0), the value, and the cut that it claims."""
+    """One value that a view record had: the number of the view's state (from 0), and the cut and epoch it came with."""
 
     state: int
     value: Value
     cut: int | None = None
+    epoch: int | None = None
+
+    @property
+    def place(self) -> str:
+        known = [f"{name} {n}" for name, n in (("epoch", self.epoch), ("cut", self.cut)) if n is not None]
+        return f"state {self.state}" + (f" ({', '.join(known)})" if known else "")
+
+
+def shown_in(view: ViewHistory, number: int, value: Value = None) -> Shown:
+    """A value of a record, as it was in a state of the view."""
+    return Shown(number, value, view.states[number].cut, view.states[number].epoch)
 
 
 @dataclass(frozen=True)
 class Witness:
     """Why a level is not reached: the fewest states of one view record that show it, the earliest such.
 
-    `level` is the level missed; None is that several views do not agree on a cut.
+    `level` is the level missed; None is that several views do not agree on a cut. If `whole`, it is about the view's
+    states as such, and not about a record.
     """
 
     level: Level | None
@@ -58,13 +73,13 @@ class Witness:
     key: Key
     states: Sequence[Shown]
     reason: str
+    whole: bool = False
 
     def __str__(self) -> str:
-        missed = f"not {self.level}" if self.level is not None else "not one snapshot"
-        lines = [f"view {self.view}{'' if self.key is None else f', record {shown(self.key)}'}: {missed}"]
+        missed = f"not {self.level}" if self.level is not None else "not of one snapshot"
+        lines = [f"view {self.view}{'' if self.whole else f', record {named(self.key)}'}: {missed}"]
         for state in self.states:
-            cut = "" if state.cut is None else f" (cut {state.cut})"
-            lines.append(f"  state {state.state}{cut}: {shown(state.value)}")
+            lines.append(f"  {state.place}{'' if self.whole else f': {shown(state.value)}'}")
         return "\n".join([*lines, f"  {self.reason}"])
 
 
@@ -115,11 +130,13 @@ class Verdict:
 
     @property
     def witness(self) -> Witness | None:
-        """Why the level is not the next higher one; of a strong history, why it is no snapshot."""
-        if self.split is not None and self.level >= Level.STRONG:
-            return self.split
-        found = (w for v in self.views.values() for w in v.witnesses)
-        return next((w for w in found if w.level is not None and w.level == self.level + 1), None)
+        """Why not all views are strongly consistent, at the lowest level missed; or else, why they are no snapshot.
+
+        What is missing to complete consistency is among each view's own witnesses.
+        """
+        found = [(w.level, w) for v in self.views.values() for w in v.witnesses if w.level is not None]
+        lowest = min(found, key=lambda pair: pair[0], default=(Level.COMPLETE, None))
+        return self.split if lowest[0] > Level.STRONG else lowest[1]
 
     def __str__(self) -> str:
         lines = [str(v) for v in self.views.values()]
@@ -128,16 +145,22 @@ class Verdict:
         return "\n".join([*lines, *([str(self.witness)] if self.witness else [])])
 
 
-def shown(value: Any) -> str:
-    """A value as a person reads it."""
-    if value is None:
-        return "absent"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k}: {_plain(v)}" for k, v in value.items()) + "}"
-    return _plain(value)
+def shown(value: Value) -> str:
+    """A row as a person reads it."""
+    text = "absent" if value is None else named(value)
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]}..."
 
 
-def _plain(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "(" + ", ".join(map(_plain, value)) + ")"
-    return value if isinstance(value, str) else repr(value)
+def named(value: Any) -> str:
+    """A key, or a value within a row."""
+    match value:
+        case None:
+            return "NULL"
+        case str():
+            return value or "''"
+        case tuple():
+            return "(" + ", ".join(map(named, value)) + ")"
+        case Mapping():
+            return "{" + ", ".join(f"{key}: {named(inner)}" for key, inner in value.items()) + "}"
+        case _:
+            return str(value)
