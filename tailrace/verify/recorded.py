@@ -14,8 +14,10 @@ transaction is of states whose cut is unknown.
 The schema's metadata has one entry, `tailrace.recording`, a JSON object: `format` (1), `tables` (a list of CREATE
 TABLE statements) and `views`, a list of objects, each after those that it reads: `name`, `sql` (its query), `key` (a
 list of column names, null if it has none), `recorded` (false for one that is only there for others), and `plan`, which
-only Tailrace writes: what decides where the SQL leaves ties open. The metadata of a batch may have a checksum of its
-rows, `crc32`.
+only Tailrace writes: what decides where the SQL leaves ties open.
+
+Tailrace seals its files: `tailrace.crc32` in the schema's metadata is the checksum of that object. Then every batch has
+the checksum of its rows in its own metadata (`crc32`), and a last one without rows says how many there are (`rows`).
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ from tailrace.store.base import TableDef
 
 FORMAT = 1
 ENTRY = b"tailrace.recording"
-_CRC = b"crc32"
+SEAL = b"tailrace.crc32"
+_CRC, _ROWS = b"crc32", b"rows"
 COLUMNS = pa.schema(
     [
         ("kind", pa.string()),
@@ -85,16 +88,18 @@ class Writer:
         self._path, self._draft = path, path.with_name(f".{path.name}.{os.getpid()}")
         handle = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._file = os.fdopen(handle, "wb")
-        schema = COLUMNS.with_metadata({ENTRY: _header_json(header)})
+        text = _header_json(header)
+        schema = COLUMNS.with_metadata({ENTRY: text, SEAL: _number(zlib.crc32(text))})
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         self._writer = pa.ipc.new_file(self._file, schema, options=options)
-        self._schema = schema
+        self._schema, self._rows = schema, 0
 
     def write(self, lines: Sequence[Line]) -> None:
         if lines:
             columns = [pa.array(c, f.type) for c, f in zip(zip(*lines, strict=True), COLUMNS, strict=True)]
             batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-            self._writer.write_batch(batch, custom_metadata={_CRC: str(_checksum(batch)).encode()})
+            self._writer.write_batch(batch, custom_metadata={_CRC: _checksum(batch)})
+            self._rows += len(lines)
 
     def __enter__(self) -> Writer:
         return self
@@ -102,13 +107,19 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        nothing = pa.RecordBatch.from_pylist([], self._schema)
+        self._writer.write_batch(nothing, custom_metadata={_CRC: _checksum(nothing), _ROWS: _number(self._rows)})
         self._writer.close()
         self._file.close()
         self._draft.rename(self._path)
 
 
-def _checksum(batch: pa.RecordBatch) -> int:
-    return zlib.crc32(json.dumps(batch.to_pydict()).encode())
+def _checksum(batch: pa.RecordBatch) -> bytes:
+    return _number(zlib.crc32(json.dumps(batch.to_pydict()).encode()))
+
+
+def _number(number: int) -> bytes:
+    return str(number).encode()
 
 
 def _header_json(header: Header) -> bytes:
@@ -154,7 +165,10 @@ class Reader:
             raise self.refused(f"its metadata has no entry {ENTRY.decode()!r}, so it is no recording")
         if not self._file.schema.remove_metadata().equals(COLUMNS):
             wanted = ", ".join(f"{f.name} {f.type}" for f in COLUMNS)
-            raise self.refused(f"a recording has the columns {wanted}; this has {self._file.schema.names}")
+            raise self.refused(f"a recording has the columns {wanted}; it has others")
+        self._sealed = SEAL in metadata
+        if self._sealed and metadata[SEAL] != _number(zlib.crc32(metadata[ENTRY])):
+            raise self.refused("its metadata is damaged: its checksum does not match")
         self.header = self._header(metadata[ENTRY])
 
     def refused(self, reason: str) -> BadRecording:
@@ -162,19 +176,26 @@ class Reader:
 
     def lines(self) -> Iterator[tuple[int, Line]]:
         """All rows in order, each with its number from 1."""
-        number = 0
+        number, said = 0, b""
         for index in range(self._file.num_record_batches):
-            try:
-                found = self._file.get_batch_with_custom_metadata(index)
-                found.batch.validate(full=True)
-            except (pa.ArrowException, OSError) as error:
-                raise self.refused(f"batch {index} is damaged ({_first_line(error)})") from None
-            said = (found.custom_metadata or {}).get(_CRC)
-            if said is not None and said != str(_checksum(found.batch)).encode():
-                raise self.refused(f"batch {index} is damaged: its checksum does not match")
-            for row in zip(*(column.to_pylist() for column in found.batch.columns), strict=True):
+            batch, metadata = self._batch(index)
+            said = metadata.get(_ROWS, b"")
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 number += 1
                 yield number, Line(*row)
+        if self._sealed and said != _number(number):
+            raise self.refused(f"it has {number} rows, and should have {said.decode(errors='replace') or 'more'}")
+
+    def _batch(self, index: int) -> tuple[pa.RecordBatch, dict[bytes, bytes]]:
+        try:
+            found = self._file.get_batch_with_custom_metadata(index)
+            found.batch.validate(full=True)
+        except (pa.ArrowException, OSError) as error:
+            raise self.refused(f"batch {index} is damaged ({_first_line(error)})") from None
+        metadata = dict(found.custom_metadata or {})
+        if self._sealed and metadata.get(_CRC) != _checksum(found.batch):
+            raise self.refused(f"batch {index} is damaged: its checksum does not match")
+        return found.batch, metadata
 
     def _header(self, text: bytes) -> Header:
         try:
