@@ -144,7 +144,17 @@ WRONG = {
     "foreign code": (
         {**HEADER, "views": [{**COPY, "sql": "SELECT id, reflect('java.lang.System', 'exit', 1) AS v FROM t"}]},
         [],
-        "calls code from outside",
+        "reaches beyond its tables",
+    ),
+    "foreign code in a plan": (
+        {**HEADER, "views": [{**COPY, "plan": {"node": "Filter", "condition": "(SELECT 1) = 1"}}]},
+        [],
+        "reaches beyond its tables",
+    ),
+    "a file by its name": (
+        {**HEADER, "views": [{**COPY, "sql": "SELECT * FROM IDENTIFIER('text.`/etc/passwd`')"}]},
+        [],
+        "reaches beyond its tables",
     ),
     "kind": (HEADER, [("what", "t", 1, 1, "[1]", None)], "kind is base, epoch or view, not 'what'"),
     "no kind": (HEADER, [(None, "t", 1, 1, "[1]", None)], "kind is base, epoch or view, not None"),
