@@ -82,7 +82,9 @@ class Header:
 
 
 class Writer:
-    """Writes a recording. The file appears under its name when it is whole."""
+    """Writes a recording. The file appears under its name at the end, if it says that it is whole by then."""
+
+    whole = False
 
     def __init__(self, path: Path, header: Header) -> None:
         self._path, self._draft = path, path.with_name(f".{path.name}.{os.getpid()}")
@@ -111,7 +113,10 @@ class Writer:
         self._writer.write_batch(nothing, custom_metadata={_CRC: _checksum(nothing), _ROWS: _number(self._rows)})
         self._writer.close()
         self._file.close()
-        self._draft.rename(self._path)
+        if self.whole:
+            self._draft.rename(self._path)
+        else:
+            self._draft.unlink()
 
 
 def _checksum(batch: pa.RecordBatch) -> bytes:

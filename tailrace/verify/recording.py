@@ -155,6 +155,7 @@ def recorded(store: Store, catalog: Catalog, path: Path, names: Sequence[str]) -
         with Writer(path, _header(catalog, views)) as writer:
             recording = Recording(store, catalog, views, follower, writer)
             recording.begin()
+            writer.whole = True  # as far as it goes
             stop, failed = threading.Event(), list[Exception]()
             thread = threading.Thread(target=_follow, args=(recording, stop, failed), name="tailrace-record")
             thread.start()

@@ -220,6 +220,7 @@ def test_damage_anywhere_is_noticed(tmp_path: Path) -> None:
     whole = Reader(sound)
     with Writer(path, Header(whole.header.tables, (RecordedView("copy", "SELECT id, v FROM t", ("id",)),))) as writer:
         writer.write([line for _, line in whole.lines()])
+        writer.whole = True
     right, content = everything(path), path.read_bytes()
     noticed = 0
     for at in range(0, len(content), 3):
