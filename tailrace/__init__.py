@@ -6,7 +6,7 @@
 """
 
 from tailrace import errors
-from tailrace.database import Database, open
+from tailrace.database import Database, check, open
 from tailrace.errors import TailraceError
 from tailrace.maintain.epochs import Epoch
 from tailrace.store.base import Cut, Written
@@ -27,6 +27,7 @@ __all__ = [
     "View",
     "Written",
     "__version__",
+    "check",
     "errors",
     "open",
 ]

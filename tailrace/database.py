@@ -6,7 +6,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tailrace.building import Builder, Say
-from tailrace.errors import Closed, NotAStore, UnknownName
+from tailrace.errors import Closed, NotAStore, StoreError, UnknownName
 from tailrace.explaining import explain_data, explain_text
 from tailrace.maintain import records
 from tailrace.maintain.epochs import LARGEST, Epoch, Epochs, committed
@@ -26,7 +27,9 @@ from tailrace.status import Status, status
 from tailrace.store import lmdb, settings
 from tailrace.store.base import TableDef
 from tailrace.store.tables import Table
+from tailrace.verify.checking import BOUND, Checked, check_file
 from tailrace.verify.recompute import Report, verify
+from tailrace.verify.recording import Recording, recorded
 from tailrace.views.catalog import Catalog, ViewDef
 from tailrace.views.frames import readable
 from tailrace.views.serve import View
@@ -65,6 +68,20 @@ def open(
     elif map_size is not None:
         settings.enlarge(directory, map_size)
     return Database(lmdb.LmdbStore(directory), max_epoch, spark)
+
+
+def check(
+    path: str | os.PathLike[str], *, search: bool = False, bound: int = BOUND, spark: SparkSession | None = None
+) -> Checked:
+    """How consistent the views of a recording were: the level that each reached, and if not a higher one, why not.
+
+    search   judge by the states alone, even if they name their cuts
+    bound    the most base states that are looked at for each view then; each costs a query
+    spark    a session to run in; by default the active one, or a local one started when needed
+    """
+    from tailrace.source.session import session
+
+    return check_file(session(spark), Path(path), search=search, bound=bound)
 
 
 class Database:
@@ -221,6 +238,19 @@ class Database:
         with readable(self._store, self._catalog, [self._catalog.view(view).name]) as pin:
             definition = self._catalog.view(view)
             return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
+
+    def record(
+        self, path: str | os.PathLike[str], views: Sequence[str] | None = None
+    ) -> AbstractContextManager[Recording]:
+        """Record what views (all by default) show, epoch by epoch, and what happens to their tables, inside the block.
+
+        The file at `path` is there when the block ends; `tailrace.check(path)` says how consistent it all was.
+        """
+        self._check()
+        names = [self._catalog.view(name).name for name in views] if views is not None else self.views()
+        if not names:
+            raise StoreError(message="there is no view to record; create one first")
+        return recorded(self._store, self._catalog, Path(path), list(dict.fromkeys(names)))
 
     def status(self) -> Status:
         """Tables, views, the committed epoch, and how far behind the views are."""

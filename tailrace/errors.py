@@ -15,6 +15,7 @@
     │   ├── NoSuchRow             an update of a row that is not there
     │   ├── BadKey                a key of the wrong shape for the table or view
     │   ├── BadFile               a file to load is broken (with the line)
+    │   ├── BadRecording          a file to check is no recording, or a damaged one
     │   └── BadHistory            a history to check is not one
     ├── StoreError                the store on disk
     │   ├── NotAStore             the directory holds something else
@@ -45,6 +46,7 @@ __all__ = [
     "BadFile",
     "BadHistory",
     "BadKey",
+    "BadRecording",
     "BadValue",
     "BeingBuilt",
     "BuildFailed",
@@ -168,6 +170,10 @@ class BadKey(DataError):
 
 class BadFile(DataError):
     template = "{path}: {message}; nothing was loaded"
+
+
+class BadRecording(DataError):
+    template = "{path} cannot be checked: {reason}"
 
 
 class BadHistory(DataError):

@@ -24,6 +24,7 @@ NAMES = [
     "View",
     "Written",
     "__version__",
+    "check",
     "errors",
     "open",
 ]

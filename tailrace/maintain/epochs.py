@@ -103,7 +103,8 @@ class Epochs:
         faults.point("epoch.commit")
         seconds, now = time.monotonic() - began, time.time()
         document = {"epoch": intent.epoch, "cut": [intent.end.transaction, intent.end.offsets], "at": now}
-        noted = records.note(intent.epoch, now, operations, seconds, intent.ways)
+        keep = self.keep(done.epoch)
+        noted = records.note(self._store, intent.epoch, intent.end, now, seconds, operations, intent.ways, keep)
         self._store.change_documents(
             {"committed": document, "intent": None, **noted, **self._moved(intent.load, maintained)}
         )

@@ -7,7 +7,7 @@ implementation here (`lmdb.py`); the contract tests in `tests/store/test_contrac
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -126,6 +126,10 @@ class ShardSnapshot(ABC):
         """The same shard, seen in the same transaction, at another epoch."""
 
     @abstractmethod
+    def changed(self, state: int, epoch: int) -> list[bytes]:
+        """The keys that a later epoch has changed, in order."""
+
+    @abstractmethod
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The values of those keys that exist."""
 
@@ -219,6 +223,15 @@ class Store(ABC):
         self, table: TableDef, node: int, start: int, end: int, columns: Sequence[int], size: int = 200_000
     ) -> Iterator[pa.RecordBatch]:
         """The table's changes in [start, end) of a node's log: chosen columns and `_weight`."""
+
+    @abstractmethod
+    def history(
+        self, tables: Mapping[int, TableDef], node: int, start: int, end: int
+    ) -> Iterator[tuple[int, TableDef, pa.RecordBatch]]:
+        """Changes of tables (by id) in [start, end) of a node's log, in its order.
+
+        With each the number of its transaction; all columns and `_weight`.
+        """
 
     @abstractmethod
     def touched(self, start: Cut, end: Cut) -> dict[int, int]:

@@ -16,7 +16,7 @@ import os
 import struct
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +255,15 @@ class LmdbStore(Store):
                     run, held = [], 0
             if run:
                 yield pa.concat_batches(run)
+
+    def history(
+        self, tables: Mapping[int, TableDef], node: int, start: int, end: int
+    ) -> Iterator[tuple[int, TableDef, pa.RecordBatch]]:
+        with self._base.read() as txn:
+            for entry in self._checked(txn, node, start, end):
+                if entry.table in tables:
+                    table = tables[entry.table]
+                    yield entry.transaction, table, log.rows_of(entry, table)
 
     def _entries(self, txn: Any, table: TableDef, node: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The table's entries in [start, end) of a node's log."""

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tailrace.store.base import Cut, Store
 
@@ -34,21 +34,51 @@ def pinned(store: Store) -> Iterator[Pin]:
         store.change_documents({name: None})
 
 
+@contextmanager
+def following(store: Store) -> Iterator[Follower]:
+    """Keep an epoch readable that moves on when the one who reads says so, the committed one at first."""
+    name = f"{_PREFIX}{uuid.uuid4()}"
+    try:
+        yield Follower(store, name, _pin(store, name))
+    finally:
+        store.change_documents({name: None})
+
+
+class Follower:
+    """A pin that its reader moves: all epochs after it stay readable until then."""
+
+    def __init__(self, store: Store, name: str, pin: Pin) -> None:
+        self._store, self._name, self.pin = store, name, pin
+
+    def move(self, pin: Pin) -> None:
+        """Let go of everything before a later, committed epoch."""
+        self._store.change_documents({self._name: _note(pin)})
+        self.pin = pin
+
+
 def _pin(store: Store, name: str) -> Pin:
     while True:
-        found = store.document("committed") or {"epoch": 0, "cut": [0, [0] * store.nodes]}
-        pin = Pin(found["epoch"], Cut.from_json(found["cut"]))
-        note = {
-            "epoch": pin.epoch,
-            "cut": found["cut"],
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "at": time.time(),
-        }
-        store.change_documents({name: note})
+        found = committed_pin(store)
+        store.change_documents({name: _note(found)})
         # an epoch may have been committed before the pin stood: then what it needs may be gone already
-        if (store.document("committed") or found)["epoch"] == pin.epoch:
-            return pin
+        if committed_pin(store).epoch == found.epoch:
+            return found
+
+
+def committed_pin(store: Store) -> Pin:
+    """The committed epoch and its cut, pinned by nobody."""
+    found = store.document("committed") or {"epoch": 0, "cut": [0, [0] * store.nodes]}
+    return Pin(found["epoch"], Cut.from_json(found["cut"]))
+
+
+def _note(pin: Pin) -> dict[str, Any]:
+    return {
+        "epoch": pin.epoch,
+        "cut": [pin.cut.transaction, pin.cut.offsets],
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "at": time.time(),
+    }
 
 
 def oldest_pinned(store: Store) -> Pin | None:

@@ -111,6 +111,10 @@ class LmdbShardSnapshot(ShardSnapshot):
     def moved_to(self, epoch: int) -> LmdbShardSnapshot:
         return LmdbShardSnapshot(self._env, self._txn, epoch)
 
+    def changed(self, state: int, epoch: int) -> list[bytes]:
+        self._laid_over(state)  # which says if what it takes is gone
+        return [key for key, _ in Undo(self._txn, self._undo, state, epoch).items()]
+
     def _overlay(self, state: int) -> tuple[dict[bytes, bytes | None], list[bytes]]:
         """What later epochs changed, as it was before them, and those keys in order."""
         if state not in self._overlays:

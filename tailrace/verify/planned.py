@@ -29,8 +29,6 @@ from tailrace.plan.nodes import (
     walk,
 )
 from tailrace.plan.order import NUMBER, is_decided, over, whole_order, window_sql
-from tailrace.source.frames import table_rows
-from tailrace.store.base import Cut, Store, TableDef
 
 _KINDS = {"semi": "left_semi", "anti": "left_anti"}
 
@@ -41,19 +39,17 @@ def leaves_ties_open(root: Node) -> bool:
 
 
 class Planned:
-    """Computes plan nodes over the tables of a store at one cut."""
+    """Computes plan nodes over tables, given by name as frames of all their columns."""
 
-    def __init__(self, spark: SparkSession, store: Store, tables: Mapping[int, TableDef], cut: Cut) -> None:
-        self._spark, self._store, self._tables, self._cut = spark, store, tables, cut
+    def __init__(self, spark: SparkSession, tables: Mapping[str, DataFrame]) -> None:
+        self._spark, self._tables = spark, tables
 
     def frame(self, node: Node) -> DataFrame:
         """The node's relation, its columns called `_0`, `_1`, ..."""
         match node:
             case Scan():
-                rows = table_rows(
-                    self._spark, self._store.path, self._store.nodes, self._tables[node.table_id], self._cut
-                )
-                return _renamed(_renamed(rows).select(*(column(p) for p in node.positions)))
+                rows = _renamed(self._tables[node.table])
+                return _renamed(rows.select(*(column(p) for p in node.positions)))
             case OneRow():
                 return self._spark.range(1).select()
             case Generate():

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace import types
 from tailrace.plan.joining import lowered
+from tailrace.source.frames import table_rows
 from tailrace.source.queries import Query, query_rows
 from tailrace.source.session import session
 from tailrace.store.base import Cut, Store
@@ -61,7 +62,8 @@ def verify(spark: SparkSession, store: Store, view: ViewDef, query: Query, pin: 
     report = _compared(fresh, store, query_rows(fresh, store, query, pin.cut), view, pin)
     if report.ok or view.root is None or not leaves_ties_open(view.root):
         return report
-    computed = Planned(fresh, store, query.tables, pin.cut).frame(lowered(view.root))
+    tables = {t.name: table_rows(fresh, store.path, store.nodes, t, pin.cut) for t in query.tables.values()}
+    computed = Planned(fresh, tables).frame(lowered(view.root))
     return replace(_compared(fresh, store, computed, view, pin), by="plan")
 
 

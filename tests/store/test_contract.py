@@ -130,6 +130,26 @@ def test_deltas_hold_both_images(store: Store) -> None:
     assert store.touched(start, end) == {ITEMS.id: 3}
 
 
+def test_the_log_tells_what_each_transaction_did_to_which_table(store: Store) -> None:
+    items, pairs = Table(store, ITEMS), Table(store, PAIRS)
+    items.put({"id": 1, "v": 5})
+    pairs.put({"a": "x", "b": 1})
+    start = store.newest_cut()
+    items.update({"id": 1, "v": 6})
+    pairs.delete(("x", 1))
+    end = store.newest_cut()
+    seen: list[tuple[Any, ...]] = []
+    for node in range(store.nodes):
+        for number, table, found in store.history({1: ITEMS, 2: PAIRS}, node, start.offsets[node], end.offsets[node]):
+            seen += [(number, table.name, *row.values()) for row in found.to_pylist()]
+    assert sorted(seen) == [
+        (3, "items", 1, None, 5, -1),
+        (3, "items", 1, None, 6, 1),
+        (4, "pairs", "x", 1, None, -1),
+    ]
+    assert not [found for n in range(store.nodes) for found in store.history({}, n, start.offsets[n], end.offsets[n])]
+
+
 def test_tables_are_readable_at_any_cut_in_the_log(store: Store) -> None:
     items = Table(store, ITEMS)
     states, cuts = [], []
@@ -220,6 +240,18 @@ def test_an_epoch_is_applied_once(store: Store) -> None:
     assert not shard.apply(1, [Write.of(7, [b"a"], [b"other"], [b"1"])], keep=0)
     assert entries(store, 1) == {b"a": b"1"}
     assert entries(store, 0) == {}
+
+
+def test_a_snapshot_tells_which_keys_later_epochs_changed(store: Store) -> None:
+    shard = store.shard(0)
+    shard.apply(1, [Write.of(7, [b"a", b"b"], [b"1", b"1"], [None, None])], keep=0)
+    shard.apply(2, [Write.of(7, [b"c", b"a"], [b"2", None], [None, b"1"])], keep=0)
+    with shard.at(0) as snapshot:
+        assert [snapshot.changed(7, epoch) for epoch in (1, 2, 3)] == [[b"a", b"b"], [b"a", b"c"], []]
+        assert snapshot.moved_to(2).get_many(7, [b"a", b"c"]) == {b"c": b"2"}
+    shard.apply(3, [Write.of(7, [b"c"], [b"3"], [b"2"])], keep=2)
+    with shard.at(1) as snapshot, pytest.raises(SnapshotGone):
+        snapshot.changed(7, 2)
 
 
 def test_many_undo_chunks(store: Store) -> None:
