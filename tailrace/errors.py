@@ -14,6 +14,7 @@
     │   ├── UnknownColumn         a row has a column its table lacks
     │   ├── NoSuchRow             an update of a row that is not there
     │   ├── BadKey                a key of the wrong shape for the table or view
+    │   ├── BadPosition           a position to wait for that no write here has returned
     │   └── BadFile               a file to load is broken (with the line)
     ├── StoreError                the store on disk
     │   ├── NotAStore             the directory holds something else
@@ -23,8 +24,10 @@
     │   ├── Corrupt               a checksum or a structure is wrong
     │   ├── OffsetGap             the log has a hole
     │   ├── SnapshotGone          the epoch asked for is no longer held
+    │   ├── Ended                 a snapshot or a transaction was used after its end
     │   └── Closed                the handle was closed
     └── EpochError                maintenance
+        ├── Timeout               the views do not cover what was waited for
         ├── BuildFailed           a view could not be built, or be replaced; nothing of it is kept
         ├── EpochsLocked          another process runs epochs
         └── EpochFailed           the Spark job of an epoch failed; nothing was committed
@@ -42,12 +45,14 @@ from typing import Any
 __all__ = [
     "BadFile",
     "BadKey",
+    "BadPosition",
     "BadValue",
     "BeingBuilt",
     "BuildFailed",
     "Closed",
     "Corrupt",
     "DataError",
+    "Ended",
     "EnvironmentFault",
     "EpochError",
     "EpochFailed",
@@ -67,6 +72,7 @@ __all__ = [
     "StoreFull",
     "SyntaxFault",
     "TailraceError",
+    "Timeout",
     "UnknownColumn",
     "UnknownName",
     "Unsupported",
@@ -162,6 +168,10 @@ class BadKey(DataError):
     template = "{name!r} is keyed by {columns}: {reason}"
 
 
+class BadPosition(DataError):
+    template = "{position!r} is no position of this store: its newest transaction is {newest}"
+
+
 class BadFile(DataError):
     template = "{path}: {message}; nothing was loaded"
 
@@ -198,12 +208,20 @@ class SnapshotGone(StoreError):
     template = "epoch {epoch} of {name!r} is no longer held (oldest: {oldest}); read again"
 
 
+class Ended(StoreError):
+    template = "this {what} has ended; begin another"
+
+
 class Closed(StoreError):
     template = "the store at {path} was closed"
 
 
 class EpochError(TailraceError):
     pass
+
+
+class Timeout(EpochError):
+    template = "{name} is at position {covered}, {behind} short of {wanted}, after {waited:.1f} s; {advice}"
 
 
 class BuildFailed(EpochError):

@@ -6,15 +6,14 @@ records after that epoch and the log after that cut are kept. A pin whose proces
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tailrace.store.base import Cut, Store
+from tailrace.store.processes import lives, me
 
 _PREFIX = "pin:"
 
@@ -38,13 +37,7 @@ def _pin(store: Store, name: str) -> Pin:
     while True:
         found = store.document("committed") or {"epoch": 0, "cut": [0, [0] * store.nodes]}
         pin = Pin(found["epoch"], Cut.from_json(found["cut"]))
-        note = {
-            "epoch": pin.epoch,
-            "cut": found["cut"],
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "at": time.time(),
-        }
+        note = {"epoch": pin.epoch, "cut": found["cut"], "at": time.time(), **me()}
         store.change_documents({name: note})
         # an epoch may have been committed before the pin stood: then what it needs may be gone already
         if (store.document("committed") or found)["epoch"] == pin.epoch:
@@ -55,7 +48,7 @@ def oldest_pinned(store: Store) -> Pin | None:
     """The oldest epoch a living reader needs; pins of dead processes are removed."""
     oldest: Pin | None = None
     for name, note in store.documents(_PREFIX).items():
-        if note["host"] == socket.gethostname() and not alive(note["pid"]):
+        if not lives(note):
             store.change_documents({name: None})
             continue
         pin = Pin(note["epoch"], Cut.from_json(note["cut"]))
@@ -63,11 +56,8 @@ def oldest_pinned(store: Store) -> Pin | None:
     return oldest
 
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def standing(store: Store) -> list[dict[str, Any]]:
+    """What is kept for whom: all pins of living processes, the oldest first."""
+    notes = [note for note in store.documents(_PREFIX).values() if lives(note)]
+    listed = ({"epoch": n["epoch"], "position": n["cut"][0], "pid": n["pid"], "at": n["at"]} for n in notes)
+    return sorted(listed, key=lambda note: (note["epoch"], note["at"]))
