@@ -52,13 +52,12 @@ class Seen:
 
 
 @contextmanager
-def child(*command: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen([sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+def child(*command: str, output: int | Any = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen([sys.executable, *command], stdin=subprocess.PIPE, stdout=output, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def disk(path: Path) -> float:
@@ -157,11 +156,16 @@ def run(path: Path, spark: Any, seconds: float, *, writers: int, customers: int,
         db.refresh()
         assert set(bank.sums(db).values()) == {total}
         first = db.status().epoch
-        runner = stack.enter_context(child("-m", "tailrace", "run", str(path), "--interval", "0", "--json"))
+        lines = stack.enter_context((path.parent / "epochs.jsonl").open("w"))
+        command = ("-m", "tailrace", "run", str(path), "--interval", "0", "--json")
+        runner = stack.enter_context(child(*command, output=lines))
         program = str(Path(bank.__file__))
         working = [stack.enter_context(child(program, str(path), str(i), str(writers))) for i in range(writers)]
-        epochs = follow(runner)
-        until(lambda: len(epochs) > 1, "two epochs", lambda: (runner.poll(), [w.poll() for w in working], db.status()))
+        until(
+            lambda: db.status().epoch > first + 1,
+            "two epochs",
+            lambda: (runner.poll(), [w.poll() for w in working], db.status()),
+        )
         began, samples = time.monotonic(), []
         with Readers(db, total, hold=seconds / 8) as readers:
             while (passed := time.monotonic() - began) < seconds and not readers.seen.wrong:
@@ -171,7 +175,7 @@ def run(path: Path, spark: Any, seconds: float, *, writers: int, customers: int,
         until(lambda: db.status().lag_operations == 0, "the end of the lag", db.status)
         runner.send_signal(signal.SIGTERM)
         assert runner.wait(timeout=PATIENCE) == 0
-        written = sum(r["operations"] for r in reports)
+        epochs, written = told(path.parent / "epochs.jsonl"), sum(r["operations"] for r in reports)
         print(
             f"\n{sum(r['transactions'] for r in reports):,} transactions, {written:,} operations, {len(epochs)} epochs"
         )
@@ -191,18 +195,9 @@ def run(path: Path, spark: Any, seconds: float, *, writers: int, customers: int,
     return samples
 
 
-def follow(runner: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """The runner's epochs, as it tells them."""
-    epochs: list[dict[str, Any]] = []
-    assert runner.stdout is not None
-    lines = runner.stdout
-
-    def read() -> None:
-        for line in lines:
-            epochs.append(json.loads(line))
-
-    threading.Thread(target=read, daemon=True).start()
-    return epochs
+def told(file: Path) -> list[dict[str, Any]]:
+    """The runner's epochs, as it told them."""
+    return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def until(true: Callable[[], bool], what: str, saw: Callable[[], Any]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.store import lmdb, settings
+from tailrace.store.base import Write
 from tailrace.store.pins import oldest_pinned, pinned, standing
 from tailrace.store.processes import lives, me
 
@@ -62,6 +63,35 @@ def test_a_pin_of_another_process_holds_until_that_is_killed(store: lmdb.LmdbSto
         other.stdout.read()  # it is over, but nobody has asked for its exit code: still in the list of processes
         assert oldest_pinned(store) is None
     assert store.documents("pin:") == {}
+
+
+READER = """
+import sys, tailrace.store.lmdb as lmdb
+from pathlib import Path
+store = lmdb.LmdbStore(Path(sys.argv[1]))
+with store.shard(0).at(0) as snapshot, store._base.read():
+    snapshot.applied(1)
+    print("reading", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_reader_that_is_killed_does_not_keep_pages(store: lmdb.LmdbStore) -> None:
+    environments = [store._base, store.shard(0)._env]
+
+    def reading(pid: int) -> list[bool]:
+        return [str(pid) in environment.handle.readers() for environment in environments]
+
+    command = [sys.executable, "-c", READER, store.path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "reading\n"
+        assert reading(other.pid) == [True, True]
+        other.kill()
+    assert reading(other.pid) == [True, True]
+    store.shard(0).apply(1, [Write.of(1, [b"k"], [b"v"], [None])], keep=0)
+    store.trim(store.newest_cut())
+    assert reading(other.pid) == [False, False]
 
 
 def test_another_process_with_the_same_number_is_not_the_same(store: lmdb.LmdbStore) -> None:
