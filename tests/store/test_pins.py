@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,7 +61,7 @@ def test_a_pin_of_another_process_holds_until_that_is_killed(store: lmdb.LmdbSto
         assert pin is not None
         assert (pin.epoch, standing(store)[0]["pid"]) == (3, other.pid)
         other.kill()
-        other.stdout.read()  # it is over, but nobody has asked for its exit code: still in the list of processes
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # it is over, but still in the list of processes
         assert oldest_pinned(store) is None
     assert store.documents("pin:") == {}
 
