@@ -175,9 +175,9 @@ class LmdbStore(Store):
         """Read what was logged since the last time; of several changes of a key the first tells what it was."""
         ends = self._last(txn)[3]
         for node, end in enumerate(ends):
-            for batch in self._entries(txn, table, node, past.ends[node], end):
-                for key, row in log.befores([batch], table).items():
-                    past.rows.setdefault(clip_one(key), row)
+            later = list(self._entries(txn, table, node, past.ends[node], end))
+            for key, row in log.befores(later, table).items():
+                past.rows.setdefault(clip_one(key), row)
             past.ends[node] = end
 
     def count(self, table: TableDef) -> int:
