@@ -15,7 +15,8 @@
     │   ├── NoSuchRow             an update of a row that is not there
     │   ├── BadKey                a key of the wrong shape for the table or view
     │   ├── BadPosition           a position to wait for that no write here has returned
-    │   └── BadFile               a file to load is broken (with the line)
+    │   ├── BadFile               a file to load is broken (with the line)
+    │   └── BadHistory            a history to check is not one
     ├── StoreError                the store on disk
     │   ├── NotAStore             the directory holds something else
     │   ├── NewerFormat           the directory was written by a newer Tailrace
@@ -44,6 +45,7 @@ from typing import Any
 
 __all__ = [
     "BadFile",
+    "BadHistory",
     "BadKey",
     "BadPosition",
     "BadValue",
@@ -174,6 +176,10 @@ class BadPosition(DataError):
 
 class BadFile(DataError):
     template = "{path}: {message}; nothing was loaded"
+
+
+class BadHistory(DataError):
+    template = "history of {name}: {reason}"
 
 
 class StoreError(TailraceError):
