@@ -9,8 +9,10 @@ from tailrace import errors
 from tailrace.database import Database, check, open
 from tailrace.errors import TailraceError
 from tailrace.maintain.epochs import Epoch
+from tailrace.snapshots import Snapshot
 from tailrace.store.base import Cut, Written
 from tailrace.store.tables import Table
+from tailrace.transactions import Transaction
 from tailrace.verify.recompute import Report
 from tailrace.version import VERSION
 from tailrace.views.serve import View
@@ -22,8 +24,10 @@ __all__ = [
     "Database",
     "Epoch",
     "Report",
+    "Snapshot",
     "Table",
     "TailraceError",
+    "Transaction",
     "View",
     "Written",
     "__version__",

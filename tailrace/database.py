@@ -14,25 +14,29 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tailrace.admission import admit, allow
 from tailrace.building import Builder, Say
 from tailrace.errors import Closed, NotAStore, StoreError, UnknownName
 from tailrace.explaining import explain_data, explain_text
 from tailrace.maintain import records
-from tailrace.maintain.epochs import LARGEST, Epoch, Epochs, committed
+from tailrace.maintain.epochs import LARGEST, Epoch, Epochs
 from tailrace.maintain.lock import held
 from tailrace.maintained import maintained
 from tailrace.signals import caught
+from tailrace.snapshots import Snapshot
 from tailrace.statements import Runner
 from tailrace.status import Status, status
 from tailrace.store import lmdb, settings
 from tailrace.store.base import TableDef
 from tailrace.store.tables import Table
+from tailrace.transactions import Transaction
 from tailrace.verify.checking import BOUND, Checked, check_file
 from tailrace.verify.recompute import Report, verify
 from tailrace.verify.recording import Recording, recorded
 from tailrace.views.catalog import Catalog, ViewDef
 from tailrace.views.frames import readable
 from tailrace.views.serve import View
+from tailrace.views.waiting import PATIENCE, Latest, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +51,7 @@ def open(
     durable: bool = True,
     map_size: int | None = None,
     max_epoch: int = LARGEST,
+    max_lag: int | None = None,
     spark: SparkSession | None = None,
 ) -> Database:
     """Open the store in a directory, making it if there is none (and `create` is true).
@@ -55,6 +60,7 @@ def open(
     durable         every write is on disk when it returns; False trusts the operating system not to crash
     map_size        the most bytes that each part of the store may grow to; may be raised when no process has it open
     max_epoch       the most operations one epoch takes on
+    max_lag         operations that views may be behind before writers are slowed; kept in the store, 1,000,000 at first
     spark           a session to run in; by default the active one, or a local one started when needed
     """
     directory = Path(path)
@@ -67,7 +73,10 @@ def open(
         )
     elif map_size is not None:
         settings.enlarge(directory, map_size)
-    return Database(lmdb.LmdbStore(directory), max_epoch, spark)
+    store = lmdb.LmdbStore(directory)
+    if max_lag is not None:
+        allow(store, max_lag)
+    return Database(store, max_epoch, spark)
 
 
 def check(
@@ -95,6 +104,7 @@ class Database:
         self._builder = Builder(store, self._catalog, self._epochs, lambda: self.spark)
         self._guard = threading.Lock()  # of the session; epochs and catalog changes have the store's own locks
         self._asked_to_stop = False
+        self._snapshots: set[Snapshot] = set()  # that are open: they are closed with the store
         self._closed = False
 
     @property
@@ -138,7 +148,7 @@ class Database:
     def table(self, name: str) -> Table:
         self._check()
         definition = self._catalog.table(name)
-        return Table(self._store, definition, lambda: self._still(definition))
+        return Table(self._store, definition, lambda: self._still(definition), lambda: admit(self._store))
 
     def view(self, name: str) -> View:
         self._check()
@@ -147,7 +157,23 @@ class Database:
             self._check()
             return self._catalog.view(name)
 
-        return View(self._store, find(), lambda: committed(self._store).epoch, find)
+        return View(self._store, find(), Latest(self._store), find)
+
+    def snapshot(self, *, at_least: Position | None = None, timeout: float | None = PATIENCE) -> Snapshot:
+        """Tables and views at one cut, the committed one, for as long as the `with` block lasts.
+
+        With `at_least` it waits for a cut that covers a position, as reads of views do.
+        """
+        self._check()
+        Latest(self._store).wait("the committed epoch", at_least, timeout)
+        snapshot = Snapshot(self._store, self._catalog, lambda: self.spark, self._check, self._snapshots.discard)
+        self._snapshots.add(snapshot)
+        return snapshot
+
+    def transaction(self) -> Transaction:
+        """Writes to several tables that become one, all or nothing, when the `with` block ends."""
+        self._check()
+        return Transaction(self._store, self._catalog.table, self._still, lambda: admit(self._store))
 
     def _still(self, definition: TableDef) -> None:
         """Refuse a handle whose table was dropped: what it says would be lost, or out of date."""
@@ -262,6 +288,8 @@ class Database:
     def close(self) -> None:
         """Close the store. The Spark session, which may have other users, stays."""
         if not self._closed:
+            for snapshot in list(self._snapshots):
+                snapshot.close()
             self._closed = True
             self.stop()
             self._store.close()

@@ -14,6 +14,7 @@
     │   ├── UnknownColumn         a row has a column its table lacks
     │   ├── NoSuchRow             an update of a row that is not there
     │   ├── BadKey                a key of the wrong shape for the table or view
+    │   ├── BadPosition           a position to wait for that no write here has returned
     │   ├── BadFile               a file to load is broken (with the line)
     │   ├── BadRecording          a file to check is no recording, or a damaged one
     │   └── BadHistory            a history to check is not one
@@ -26,8 +27,10 @@
     │   ├── Corrupt               a checksum or a structure is wrong
     │   ├── OffsetGap             the log has a hole
     │   ├── SnapshotGone          the epoch asked for is no longer held
+    │   ├── Ended                 a snapshot or a transaction was used after its end
     │   └── Closed                the handle was closed
     └── EpochError                maintenance
+        ├── Timeout               the views do not cover what was waited for
         ├── BuildFailed           a view could not be built, or be replaced; nothing of it is kept
         ├── EpochsLocked          another process runs epochs
         └── EpochFailed           the Spark job of an epoch failed; nothing was committed
@@ -46,6 +49,7 @@ __all__ = [
     "BadFile",
     "BadHistory",
     "BadKey",
+    "BadPosition",
     "BadRecording",
     "BadValue",
     "BeingBuilt",
@@ -53,6 +57,7 @@ __all__ = [
     "Closed",
     "Corrupt",
     "DataError",
+    "Ended",
     "EnvironmentFault",
     "EpochError",
     "EpochFailed",
@@ -73,6 +78,7 @@ __all__ = [
     "StoreFull",
     "SyntaxFault",
     "TailraceError",
+    "Timeout",
     "UnknownColumn",
     "UnknownName",
     "Unsupported",
@@ -168,6 +174,10 @@ class BadKey(DataError):
     template = "{name!r} is keyed by {columns}: {reason}"
 
 
+class BadPosition(DataError):
+    template = "{position!r} is no position of this store: its newest transaction is {newest}"
+
+
 class BadFile(DataError):
     template = "{path}: {message}; nothing was loaded"
 
@@ -216,12 +226,20 @@ class SnapshotGone(StoreError):
     template = "epoch {epoch} of {name!r} is no longer held (oldest: {oldest}); read again"
 
 
+class Ended(StoreError):
+    template = "this {what} has ended; begin another"
+
+
 class Closed(StoreError):
     template = "the store at {path} was closed"
 
 
 class EpochError(TailraceError):
     pass
+
+
+class Timeout(EpochError):
+    template = "{name} is at position {covered}, {behind} short of {wanted}, after {waited:.1f} s; {advice}"
 
 
 class BuildFailed(EpochError):

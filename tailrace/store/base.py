@@ -79,6 +79,17 @@ class Change:
     rows: pa.RecordBatch
 
 
+class Past:
+    """A table at a cut: for the keys that changed since, their rows then (None: absent), as far as the logs were read.
+
+    It grows by what is logged between two reads, and is for one thread at a time.
+    """
+
+    def __init__(self, cut: Cut) -> None:
+        self.ends = list(cut.offsets)
+        self.rows: dict[bytes, bytes | None] = {}
+
+
 class Written(NamedTuple):
     """What a transaction did: its number (a position readers may wait for) and the rows it touched."""
 
@@ -187,8 +198,11 @@ class Store(ABC):
         """Rows and log entries of all changes, in one transaction: all or nothing, never split by a cut."""
 
     @abstractmethod
-    def get(self, table: TableDef, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The newest rows under encoded keys, those that exist."""
+    def get(self, table: TableDef, keys: Sequence[bytes], past: Past | None = None) -> dict[bytes, bytes]:
+        """The rows under encoded keys, those that exist: the newest, or those at the cut of `past`.
+
+        `past` is brought to the end of the logs first, so the next read with it costs only what was logged meanwhile.
+        """
 
     @abstractmethod
     def count(self, table: TableDef) -> int:

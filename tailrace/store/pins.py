@@ -6,8 +6,6 @@ records after that epoch and the log after that cut are kept. A pin whose proces
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 import uuid
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tailrace.store.base import Cut, Store
+from tailrace.store.processes import lives, me
 
 _PREFIX = "pin:"
 
@@ -72,20 +71,14 @@ def committed_pin(store: Store) -> Pin:
 
 
 def _note(pin: Pin) -> dict[str, Any]:
-    return {
-        "epoch": pin.epoch,
-        "cut": [pin.cut.transaction, pin.cut.offsets],
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "at": time.time(),
-    }
+    return {"epoch": pin.epoch, "cut": [pin.cut.transaction, pin.cut.offsets], "at": time.time(), **me()}
 
 
 def oldest_pinned(store: Store) -> Pin | None:
     """The oldest epoch a living reader needs; pins of dead processes are removed."""
     oldest: Pin | None = None
     for name, note in store.documents(_PREFIX).items():
-        if note["host"] == socket.gethostname() and not alive(note["pid"]):
+        if not lives(note):
             store.change_documents({name: None})
             continue
         pin = Pin(note["epoch"], Cut.from_json(note["cut"]))
@@ -93,11 +86,8 @@ def oldest_pinned(store: Store) -> Pin | None:
     return oldest
 
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def standing(store: Store) -> list[dict[str, Any]]:
+    """What is kept for whom: all pins of living processes, the oldest first."""
+    notes = [note for note in store.documents(_PREFIX).values() if lives(note)]
+    listed = ({"epoch": n["epoch"], "position": n["cut"][0], "pid": n["pid"], "at": n["at"]} for n in notes)
+    return sorted(listed, key=lambda note: (note["epoch"], note["at"]))

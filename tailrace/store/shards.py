@@ -221,6 +221,7 @@ class LmdbShard(Shard):
     def apply(self, epoch: int, writes: Sequence[Write], keep: int) -> bool:
         wrote = False
         with self._env.write() as txn:
+            self._env.handle.reader_check()  # a killed reader would keep freed pages from being used again
             for write in writes:
                 value = txn.get(_STATE.pack(write.state), db=self._marks)
                 mark = Mark(*_MARK.unpack(value)) if value else Mark(0, 0)

@@ -23,7 +23,7 @@ from tailrace.errors import (
     UnknownColumn,
 )
 from tailrace.store import lmdb, settings
-from tailrace.store.base import Cut, Store, TableDef, Write
+from tailrace.store.base import Cut, Past, Store, TableDef, Write
 from tailrace.store.tables import Table
 from tailrace.types import Column
 
@@ -178,6 +178,25 @@ def test_a_table_is_walked_by_rows_and_by_bytes(store: Store) -> None:
                 after = key
             assert sum(passed) == there
         assert store.step(ITEMS, node, b"", there, 1 << 30) == (None, there)
+
+
+def test_rows_are_found_by_key_at_any_cut_in_the_log(store: Store) -> None:
+    items = Table(store, ITEMS)
+    cuts, states = [store.newest_cut()], [rows_at(store, None)]
+    pasts = [Past(cuts[0])]
+    keys = [ITEMS.keys.encode_one([i]) for i in range(12)]
+    for step in range(6):
+        items.put_many([{"id": i, "v": step} for i in range(step, step + 3)])
+        Table(store, PAIRS).put({"a": "x", "b": step})
+        items.delete(step - 1)
+        items.put({"id": step - 1, "tag": "again"}) if step % 2 else None
+        cuts.append(store.newest_cut())
+        states.append(rows_at(store, None))
+        pasts.append(Past(cuts[-1]))
+        for past, state in zip(pasts, states, strict=True):  # each is brought further and further
+            found = store.get(ITEMS, keys, past)
+            decoded = ITEMS.rows.decode([found[k] for k in keys if k in found]).to_pylist()
+            assert sorted(tuple(row.values()) for row in decoded) == state
 
 
 def test_cuts_never_split_a_transaction(store: Store) -> None:
