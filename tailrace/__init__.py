@@ -11,6 +11,7 @@ from tailrace.errors import TailraceError
 from tailrace.maintain.epochs import Epoch
 from tailrace.store.base import Cut, Written
 from tailrace.store.tables import Table
+from tailrace.verify.findings import AuditReport
 from tailrace.verify.recompute import Report
 from tailrace.version import VERSION
 from tailrace.views.serve import View
@@ -18,6 +19,7 @@ from tailrace.views.serve import View
 __version__ = VERSION
 
 __all__ = [
+    "AuditReport",
     "Cut",
     "Database",
     "Epoch",

@@ -6,27 +6,31 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.building import Builder, Say
+from tailrace.auditing import Auditor
+from tailrace.building import Builder, Say, Step
 from tailrace.errors import Closed, NotAStore, UnknownName
 from tailrace.explaining import explain_data, explain_text
 from tailrace.maintain import records
 from tailrace.maintain.epochs import LARGEST, Epoch, Epochs, committed
 from tailrace.maintain.lock import held
 from tailrace.maintained import maintained
+from tailrace.repairing import Repairer
 from tailrace.signals import caught
 from tailrace.statements import Runner
 from tailrace.status import Status, status
 from tailrace.store import lmdb, settings
 from tailrace.store.base import TableDef
 from tailrace.store.tables import Table
+from tailrace.verify.findings import AuditReport, concerned
 from tailrace.verify.recompute import Report, verify
+from tailrace.verify.rows import Picked
 from tailrace.views.catalog import Catalog, ViewDef
 from tailrace.views.frames import readable
 from tailrace.views.serve import View
@@ -212,6 +216,37 @@ class Database:
         with readable(self._store, self._catalog, [self._catalog.view(view).name]) as pin:
             definition = self._catalog.view(view)
             return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
+
+    def audit(
+        self,
+        views: Sequence[str] | None = None,
+        *,
+        sample: float | None = None,
+        start: Any = None,
+        stop: Any = None,
+        repair: bool = False,
+        progress: Say | None = None,
+    ) -> AuditReport:
+        """Look for anything wrong with the store and with these views, all by default, while maintenance goes on.
+
+        Views are recomputed at their cut and compared row by row: whole, a `sample` (0 to 1) of their keys, or those
+        with start <= key < stop. Whole ones are also built anew beside, and all states behind them compared byte by
+        byte. With `repair` what was found is mended in one epoch; the report says what is left and what was mended.
+        """
+        self._check()
+        picked = Picked(sample, start, stop)
+        say = progress or (lambda _: None)
+        auditor = Auditor(self._store, self._catalog, lambda: self.spark)
+        report = auditor.audit(views, picked, say)
+        if not repair or report.ok:
+            return report
+        say(Step("repairing"))
+        with self._builder.changing():
+            wrong = concerned(report.findings)
+            Repairer(self._store, self._catalog, self._epochs).repair(
+                lambda: auditor.structure(tables=picked.everything), wrong
+            )
+        return auditor.audit(views, picked, say).after(report)
 
     def status(self) -> Status:
         """Tables, views, the committed epoch, and how far behind the views are."""

@@ -35,6 +35,16 @@ _ROW = struct.Struct(">IH")
 _NUMBER = struct.Struct(">Q")
 
 
+def row_prefix(table: TableDef, node: int) -> bytes:
+    """What the keys of a node's rows of a table begin with."""
+    return _ROW.pack(table.id, node)
+
+
+def number_key(transaction: int) -> bytes:
+    """Under what a transaction is noted."""
+    return _NUMBER.pack(transaction)
+
+
 class LmdbStore(Store):
     def __init__(self, path: Path) -> None:
         self.settings = read_settings(path)
@@ -278,7 +288,7 @@ class LmdbStore(Store):
                 stop = log.log_key(node, end.offsets[node])
                 more = cursor.set_range(log.log_key(node, start.offsets[node]))
                 while more and cursor.key() < stop:
-                    table, operations = log.peek(cursor.value())
+                    table, operations = log.peek(*log.offset_of(cursor.key()), cursor.value())
                     counts[table] = counts.get(table, 0) + operations
                     more = cursor.next()
         return counts

@@ -60,8 +60,10 @@ def decode(node: int, offset: int, value: bytes) -> Entry:
     return Entry(table, operations, transaction, view[_HEADER.size :])
 
 
-def peek(value: bytes) -> tuple[int, int]:
-    """Table and operations of an entry, unchecked: only to plan with."""
+def peek(node: int, offset: int, value: bytes) -> tuple[int, int]:
+    """Table and operations of an entry, its checksum unchecked: only to plan with."""
+    if len(value) < _HEADER.size:
+        raise Corrupt(where=f"log entry {offset} of node {node}", reason=f"{len(value)} bytes are too few")
     _, table, operations, _ = _HEADER.unpack_from(value)
     return table, operations
 
