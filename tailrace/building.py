@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tailrace import faults
 from tailrace.errors import BuildFailed, EpochFailed, EpochsLocked
 from tailrace.maintain import builds
 from tailrace.maintain.epochs import Epochs, Maintained, committed
@@ -92,7 +93,9 @@ class Builder:
         except (EpochFailed, BuildFailed) as error:
             self.clear_leftovers()
             raise BuildFailed(name=draft.views[0].name, reason=error.reason) from error
+        faults.point("build.publish")
         self._catalog.publish(draft)
+        faults.point("build.published")
         self.clear_leftovers()
 
     def finish(self, name: str, number: int, say: Say) -> None:
@@ -173,7 +176,9 @@ class Builder:
                     raise
         with self.changing():
             self._required(name, number)
+            faults.point("build.publish")
             self._catalog.publish(making.draft)
+            faults.point("build.published")
             self.clear_leftovers()
 
     def _compare(self, draft: Draft, pin: Pin, say: Say) -> None:
@@ -204,7 +209,11 @@ class Builder:
                 say(Step(f"building {name}", making.rows, making.total))
 
     def clear_leftovers(self) -> None:
-        """Remove what views that are no more, or never came to be, left in the shards; the caller has the lock."""
+        """Remove what tables and views that are no more, or never came to be, left behind; the caller has the lock."""
+        if tables := self._catalog.emptying():
+            for table in tables:
+                self._store.drop_rows(table)
+            self._catalog.emptied()
         if states := self._catalog.leftovers():
             for state in states:
                 for shard in range(self._store.shards):

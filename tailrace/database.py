@@ -61,8 +61,7 @@ def open(
     directory = Path(path)
     if str(path).startswith("hbase://"):
         raise NotAStore(path=str(path), reason="only embedded stores (a directory) can be opened yet")
-    empty = not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
-    if create and empty:
+    if create and settings.absent(directory):
         size = map_size or settings.MAP_SIZE
         settings.create(
             directory, settings.Settings(nodes=nodes, shards=shards or 2 * nodes, map_size=size, durable=durable)
@@ -189,8 +188,18 @@ class Database:
         """
         self._check()
         self._asked_to_stop = False
-        _ = self.spark  # Spark takes SIGINT for itself when it starts, so it starts before we do
-        with held(self.path, "runner"), caught(self.stop, signal.SIGINT, signal.SIGTERM):
+        with held(self.path, "runner"):
+            _ = self.spark  # Spark takes SIGINT for itself when it starts, so it starts before we do
+            self._run(interval, progress, building, until)
+
+    def _run(
+        self,
+        interval: float,
+        progress: Callable[[Epoch], None] | None,
+        building: Say | None,
+        until: Callable[[], bool] | None,
+    ) -> None:
+        with caught(self.stop, signal.SIGINT, signal.SIGTERM):
             while not self._asked_to_stop and not (until and until()):
                 epoch = self._refresh()
                 if progress and epoch.operations:

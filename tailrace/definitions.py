@@ -83,6 +83,9 @@ def _planned(
     kinds, planned = [c.type for c in columns], [c.type for c in root.columns]
     if kinds != planned:
         raise Unsupported(construct="this query", reason=f"Spark types it {kinds}, the plan {planned}")
+    called, named = [c.name.lower() for c in columns], [c.name.lower() for c in root.columns]
+    if called != named and sorted(called) == sorted(named):
+        raise Unsupported(construct="this query", reason=f"Spark gives the columns {called}, the plan {named}")
     for kind in kinds:
         types.arrow(kind)
     return Built(root, built.order), columns, tuple(sorted(uses))

@@ -14,12 +14,14 @@
     │   ├── UnknownColumn         a row has a column its table lacks
     │   ├── NoSuchRow             an update of a row that is not there
     │   ├── BadKey                a key of the wrong shape for the table or view
-    │   └── BadFile               a file to load is broken (with the line)
+    │   ├── BadFile               a file to load is broken (with the line)
+    │   └── BadHistory            a history to check is not one
     ├── StoreError                the store on disk
     │   ├── NotAStore             the directory holds something else
     │   ├── NewerFormat           the directory was written by a newer Tailrace
     │   ├── OlderFormat           it was written by an older one, whose views are kept differently
     │   ├── StoreFull             map or disk is full
+    │   ├── ReadOnly              directory or disk may not be written
     │   ├── Corrupt               a checksum or a structure is wrong
     │   ├── OffsetGap             the log has a hole
     │   ├── SnapshotGone          the epoch asked for is no longer held
@@ -41,6 +43,7 @@ from typing import Any
 
 __all__ = [
     "BadFile",
+    "BadHistory",
     "BadKey",
     "BadValue",
     "BeingBuilt",
@@ -61,6 +64,7 @@ __all__ = [
     "NullKey",
     "OffsetGap",
     "OlderFormat",
+    "ReadOnly",
     "SnapshotGone",
     "SqlError",
     "StoreError",
@@ -166,6 +170,10 @@ class BadFile(DataError):
     template = "{path}: {message}; nothing was loaded"
 
 
+class BadHistory(DataError):
+    template = "history of {name}: {reason}"
+
+
 class StoreError(TailraceError):
     pass
 
@@ -184,6 +192,10 @@ class OlderFormat(StoreError):
 
 class StoreFull(StoreError):
     template = "{path} is full ({reason}); nothing of this write was kept. {advice}"
+
+
+class ReadOnly(StoreError):
+    template = "{path} may not be written ({reason}); readers, too, note there who they are. Let this user write there"
 
 
 class Corrupt(StoreError):

@@ -116,11 +116,10 @@ class Runner:
                 return
         with self._builder.changing():
             if wanted.kind == "table":
-                table = self._catalog.drop_table(wanted.name)
-                self._store.drop_rows(table)
+                self._catalog.drop_table(wanted.name)
             else:
                 self._catalog.drop_view(wanted.name)
-                self._builder.clear_leftovers()
+            self._builder.clear_leftovers()
 
     # views
 

@@ -69,6 +69,7 @@ def test_every_driver_error_is_translated(kind: type[Exception]) -> None:
         (lmdb.DiskError, errors.StoreFull),
         (lmdb.CorruptedError, errors.Corrupt),
         (lmdb.VersionMismatchError, errors.NewerFormat),
+        (lmdb.ReadonlyError, errors.ReadOnly),
     ],
 )
 def test_translations(kind: type[Exception], wanted: type[Exception]) -> None:

@@ -112,10 +112,11 @@ def _wait_for(ready: threading.Barrier) -> None:
 
 def _epochs(db: Database, began: float, seconds: float, tell: Callable[[Applied, float], None]) -> list[Applied]:
     epochs: list[Applied] = []
+    end = time.monotonic() + seconds
     db.run(
         interval=0.02,
         progress=lambda epoch: _note(db, epoch, epochs, began, tell),
-        until=lambda: time.time() - began >= seconds,
+        until=lambda: time.monotonic() >= end,
     )
     return epochs
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tailrace import faults
 from tailrace.errors import EpochFailed
 from tailrace.maintain import builds, records
 from tailrace.maintain.builds import Build, Load
@@ -103,6 +104,7 @@ class Epochs:
         ways = {name: Way("recomputed", MENDED) for name in views}
         intent = Intent(done.epoch + 1, end, ways, None, frozenset(views.values()))
         self._store.change_documents({"intent": intent.to_json()})
+        faults.point("epoch.intent")
         mend()
         return self._next(done, maintained)
 
@@ -115,12 +117,14 @@ class Epochs:
         for build in maintained.builds:
             self._build_on(done, intent, maintained, build)
         self._store.sync()
+        faults.point("epoch.commit")
         seconds, now = time.monotonic() - began, time.time()
         document = {"epoch": intent.epoch, "cut": [intent.end.transaction, intent.end.offsets], "at": now}
         noted = records.note(intent.epoch, now, operations, seconds, intent.ways)
         self._store.change_documents(
             {"committed": document, "intent": None, **noted, **self._moved(intent.load, maintained)}
         )
+        faults.point("epoch.committed")
         self.trim()
         return Epoch(intent.epoch, operations, seconds, rows, intent.end, maintained.count, intent.ways)
 
@@ -132,6 +136,7 @@ class Epochs:
         end = self._store.cut_after(done.cut, self._largest)
         intent = Intent(done.epoch + 1, end, self._choose(done.cut, end, maintained), load)
         self._store.change_documents({"intent": intent.to_json()})
+        faults.point("epoch.intent")
         return intent
 
     def _build_on(self, done: Committed, intent: Intent, maintained: Maintained, build: Build) -> None:
@@ -152,6 +157,8 @@ class Epochs:
         given_up = False
         while not given_up:
             alive = running(self._spark())
+            if load is not None:
+                faults.point("build.chunk")
             try:
                 self._work(work, only, touched, size, build.name)
                 return
@@ -262,6 +269,7 @@ class Epochs:
         try:
             tasks = 1 if operations <= self.small else _tasks(self._store.shards, spark)
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
+            faults.point("epoch.work")
             frame = self._frame(hand_out(spark, work), touched is None, maintained, touched, tasks, build)
             return sum(row.rows for row in frame.collect()) if frame is not None else 0
         except FAILURES as error:

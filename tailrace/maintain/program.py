@@ -20,6 +20,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace import faults
 from tailrace.delta import SHARD, WEIGHT
 from tailrace.maintain.before import Before, Rule, spread
 from tailrace.maintain.expressions import Expression
@@ -251,7 +252,9 @@ class Program:
             else:
                 yield from self._emitted(self._results(task, []))
             parts = task.parts(task.writes.values())
+        faults.point("task.apply")
         task.apply(parts)
+        faults.point("task.applied")
 
     def _results(self, task: Task, known: list[pa.Table | None]) -> list[pa.Table | None]:
         results = list(known)

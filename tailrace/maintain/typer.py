@@ -55,9 +55,7 @@ class SparkTyper:
         return list(_ANSWERS[asked])
 
     def _asked(self, columns: Sequence[Column], expressions: Sequence[str]) -> list[str]:
-        empty = self._spark.range(0).selectExpr(
-            *(f"CAST(NULL AS {c.type}) AS {column(i)}" for i, c in enumerate(columns))
-        )
+        empty = self._empty(columns)
         try:
             return self._types(empty, expressions)
         except FAILURES as fault:
@@ -67,6 +65,14 @@ class SparkTyper:
                 except FAILURES as error:
                     raise ExpressionFault(index=index, message=reason(error)) from None
             raise ExpressionFault(index=None, message=reason(fault)) from None
+
+    def _empty(self, columns: Sequence[Column]) -> DataFrame:
+        nulls = [f"CAST(NULL AS {c.type}) AS {column(i)}" for i, c in enumerate(columns)]
+        try:
+            return self._spark.range(0).selectExpr(*nulls)
+        except FAILURES as error:
+            message = f"a type is not one that Spark reads again ({reason(error)}); rename the fields of the struct"
+            raise ExpressionFault(index=None, message=message) from None
 
     @staticmethod
     def _types(empty: DataFrame, expressions: Sequence[str]) -> list[str]:

@@ -75,7 +75,7 @@ ORDER_DEPENDENT = _words("""
 """)
 _COLLECTORS = _words("array_agg collect_list collect_set collect_union")
 _SORTERS = _words("array_sort sort_array")
-_LISTERS = _words("listagg string_agg")
+LISTERS = _words("listagg string_agg")
 
 # The answer depends also on how parts of a group are merged, so that no order of rows decides it: what to use instead.
 # (Of the other sketches the answer depends on the set of values alone: Spark keeps the least hashes, counters or bits.)
@@ -218,7 +218,7 @@ def _is_ordered(node: exp.Expr, word: str) -> bool:
         chosen = node.expressions[1]
         chosen = chosen.expression if isinstance(chosen, exp.Kwarg | exp.PropertyEQ) else chosen
         return isinstance(chosen, exp.Boolean) and bool(chosen.this)
-    return word in (*_LISTERS, "mode") and isinstance(call, exp.WithinGroup | exp.Filter) and _has_order(call)
+    return word in (*LISTERS, "mode") and isinstance(call, exp.WithinGroup | exp.Filter) and _has_order(call)
 
 
 def _has_order(call: exp.Expr) -> bool:
@@ -228,6 +228,6 @@ def _has_order(call: exp.Expr) -> bool:
 def _advice(word: str) -> str:
     if word in _COLLECTORS:
         return f"its order is not defined; write sort_array({word}(...))"
-    if word in _LISTERS:
+    if word in LISTERS:
         return "its order is not defined; add WITHIN GROUP (ORDER BY ...)"
     return "which row it takes is not defined; use min, max, min_by or max_by"

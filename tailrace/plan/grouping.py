@@ -17,7 +17,7 @@ from tailrace.plan.joining import selected
 from tailrace.plan.nodes import Aggregate, Call, Node, Project, column_of
 from tailrace.plan.outer import is_outer
 from tailrace.plan.placeholders import cut, has_placeholder, placeholders
-from tailrace.plan.refuse import refuse_expression, refuse_grouping
+from tailrace.plan.refuse import refuse_distinct_order, refuse_expression, refuse_grouping
 from tailrace.plan.scope import expand_aliases, output_name
 from tailrace.plan.settled import settled
 from tailrace.plan.subqueries import attached, restricted
@@ -224,8 +224,9 @@ def unwrapped(node: exp.Expr) -> exp.Expr:
 def _add_call(node: exp.Expr, draft: _Draft) -> int:
     """Note an aggregate call; its arguments become columns of the Aggregate's input."""
     origin = node
-    node = _without_filter(node.copy())
+    node = without_filter(node.copy())
     function = unwrapped(node)
+    refuse_distinct_order(node, function)
     if _counts_rows(node):
         return draft.call(parse_expr("COUNT(*)"), origin)
     for slot in slots(node, function):
@@ -267,7 +268,7 @@ def slots(node: exp.Expr, function: exp.Expr) -> list[exp.Expr]:
     return found
 
 
-def _without_filter(node: exp.Expr) -> exp.Expr:
+def without_filter(node: exp.Expr) -> exp.Expr:
     """`f(x) FILTER (WHERE c)` as `f(CASE WHEN c THEN x END)`: aggregates pass over NULLs."""
     if not isinstance(node, exp.Filter):
         return node

@@ -19,7 +19,8 @@ from tailrace.plan import functions
 from tailrace.plan.dialect import generate, place
 from tailrace.plan.environment import Environment, Relation
 from tailrace.plan.expressions import column
-from tailrace.plan.grouping import Item, slots, unwrapped
+from tailrace.plan.grouping import Item, slots, unwrapped, without_filter
+from tailrace.plan.grouping_sets import GROUPING
 from tailrace.plan.nodes import Key, Node, Order, Project, Window, WindowCall, column_of
 from tailrace.plan.order import ENDS, is_total, leaves_open, over
 from tailrace.plan.placeholders import has_placeholder
@@ -38,11 +39,15 @@ def has_window(tree: exp.Expr) -> bool:
 
 
 def with_named(tree: exp.Expr, select: exp.Select) -> exp.Expr:
-    """The tree with `OVER w` spelled out as the WINDOW clause has it."""
+    """The tree with `OVER w` spelled out as the WINDOW clause has it, and FILTER as CASE."""
     named = {w.this.name.lower(): w for w in select.args.get("windows") or ()}
 
     def rewrite(node: exp.Expr) -> exp.Expr:
-        alias = node.args.get("alias") if isinstance(node, exp.Window) else None
+        if not isinstance(node, exp.Window):
+            return node
+        if isinstance(node.this, exp.Filter) and functions.name(unwrapped(node.this)) not in ENDS:
+            node.set("this", without_filter(node.this))
+        alias = node.args.get("alias")
         if alias is None:
             return node
         found = named.get(alias.name.lower())
@@ -91,7 +96,7 @@ def over_groups(trees: Sequence[exp.Expr]) -> tuple[list[Item], list[exp.Expr]]:
 
 def _reads(node: exp.Expr) -> bool:
     columns = any(not is_bound(c) for c in node.find_all(exp.Column))
-    return columns or functions.has_aggregate(node)
+    return columns or functions.has_aggregate(node) or any(functions.name(n) in GROUPING for n in node.walk())
 
 
 def _reference(position: int, name: str, origin: exp.Expr) -> exp.Column:
@@ -155,6 +160,8 @@ class _Draft:
         function = unwrapped(tree)
         name = functions.name(function) or ""
         functions.require_repeatable(function, name)
+        if isinstance(tree, exp.Filter):  # a row that is left out is none, not one whose value is NULL
+            raise unsupported(f"FILTER of {name}() OVER", window, "write max_by or min_by with FILTER")
         args = []
         for number, slot in enumerate(slots(tree, function)):
             # What is no function of the row stays as it is: lead's offset must be a literal, for one.

@@ -103,10 +103,12 @@ def _java_version(java: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def session(given: SparkSession | None = None, cores: int | None = None, memory: str = "2g") -> SparkSession:
+def session(
+    given: SparkSession | None = None, cores: int | None = None, memory: str = "2g", master: str | None = None
+) -> SparkSession:
     """A session with Tailrace's settings: a sibling of the one given, or a local one, started quietly."""
     if given is None:
-        given = SparkSession.getActiveSession() or _start(cores, memory)
+        given = SparkSession.getActiveSession() or _start(master or f"local[{cores or '*'}]", memory)
     ours = given.newSession()
     for name, value in SQL_SETTINGS.items():
         ours.conf.set(name, value)
@@ -123,7 +125,7 @@ def running(spark: SparkSession) -> bool:
         return False
 
 
-def _start(cores: int | None, memory: str) -> SparkSession:
+def _start(master: str, memory: str) -> SparkSession:
     os.environ["JAVA_HOME"] = find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -145,7 +147,7 @@ def _start(cores: int | None, memory: str) -> SparkSession:
         "spark.sql.codegen.cache.maxEntries": "1000",
         **SQL_SETTINGS,
     }
-    builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName("tailrace")
+    builder = SparkSession.builder.master(master).appName("tailrace")
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _stderr_to(scratch / "spark.log"):

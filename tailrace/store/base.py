@@ -204,7 +204,7 @@ class Store(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """A node's rows of a table, newest or as they were at a cut; `columns` are positions.
 
-        Only those with after < encoded key <= upto, if these are given.
+        Only those with after < encoded key <= upto, if these are given. `OffsetGap` if the log after the cut is gone.
         """
 
     @abstractmethod
@@ -222,7 +222,7 @@ class Store(ABC):
 
     @abstractmethod
     def touched(self, start: Cut, end: Cut) -> dict[int, int]:
-        """How many operations each table id has between two cuts."""
+        """How many operations each table id has between two cuts. Every log entry between them is checked."""
 
     @abstractmethod
     def newest_cut(self) -> Cut:
@@ -241,8 +241,8 @@ class Store(ABC):
         """Forget log entries before a cut."""
 
     @abstractmethod
-    def drop_rows(self, table: TableDef) -> None:
-        """Forget a dropped table's rows."""
+    def drop_rows(self, table: int) -> None:
+        """Forget the rows of a dropped table, which its id names."""
 
     @abstractmethod
     def shard(self, index: int) -> Shard:

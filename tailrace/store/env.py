@@ -17,8 +17,10 @@ from typing import Any
 
 import lmdb
 
-from tailrace.errors import Closed, Corrupt, NewerFormat, StoreError, StoreFull
+from tailrace.errors import Closed, Corrupt, NewerFormat, ReadOnly, StoreError, StoreFull
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 READERS = 2048  # a slot per thread that reads; Spark workers, servers and writers share them
 
 
@@ -35,13 +37,23 @@ def _corrupt(path: str, error: Exception) -> StoreError:
     return Corrupt(where=path, reason=str(error))
 
 
+def _read_only(path: str, error: Exception) -> StoreError:
+    return ReadOnly(path=path, reason=error.strerror if isinstance(error, OSError) else str(error))
+
+
+def _panic(path: str, error: Exception) -> StoreError:
+    return StoreError(message=f"{path}: the disk failed in the middle of a commit. Start this process again")
+
+
 def _newer(path: str, error: Exception) -> StoreError:
     return NewerFormat(path=path, found=str(error), known="this LMDB")
 
 
 def _other(path: str, error: Exception) -> StoreError:
-    if "No space left" in str(error):
+    if any(os.strerror(number) in str(error) for number in FULL):
         return _full_disk(path, error)
+    if any(os.strerror(number) in str(error) for number in FORBIDDEN):
+        return _read_only(path, error)
     return StoreError(message=f"{path}: {error}")
 
 
@@ -52,7 +64,8 @@ TRANSLATIONS: dict[type[Exception], Callable[[str, Exception], StoreError]] = {
     lmdb.CorruptedError: _corrupt,
     lmdb.PageNotFoundError: _corrupt,
     lmdb.InvalidError: _corrupt,
-    lmdb.PanicError: _corrupt,
+    lmdb.PanicError: _panic,
+    lmdb.ReadonlyError: _read_only,
     lmdb.VersionMismatchError: _newer,
     lmdb.Error: _other,
 }
@@ -63,7 +76,7 @@ def translate(path: str, error: Exception) -> StoreError:
     for kind in type(error).__mro__:
         if kind in TRANSLATIONS:
             return TRANSLATIONS[kind](path, error)
-    return StoreError(message=f"{path}: {error}")
+    return _other(path, error)
 
 
 @dataclass
@@ -97,7 +110,7 @@ class Environment:
         except lmdb.Error as error:
             raise translate(self.path, error) from error
         except OSError as error:
-            if error.errno == errno.ENOSPC:
+            if error.errno in FULL:
                 raise _full_disk(self.path, error) from error
             raise
 
@@ -126,7 +139,7 @@ def acquire(path: Path, names: tuple[str, ...], map_size: int, durable: bool) ->
                 )
                 handle.reader_check()
                 env = Environment(str(path), handle, {n: handle.open_db(n.encode()) for n in names})
-            except lmdb.Error as error:
+            except (lmdb.Error, OSError) as error:
                 raise translate(str(path), error) from error
             _open[place] = env
         env.users += 1

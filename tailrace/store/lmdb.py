@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tailrace import faults
 from tailrace.errors import NoSuchRow, OffsetGap
 from tailrace.store import env, log
 from tailrace.store.base import Change, Cut, Store, TableDef, Written
@@ -98,6 +99,8 @@ class LmdbStore(Store):
             if done:
                 note = log.encode_note(time.time(), operations + done, ends)
                 txn.put(_NUMBER.pack(number + 1), note, db=self._transactions)
+            faults.point("write.commit")
+        faults.point("write.committed")
         return Written(number + 1 if done else number, done)
 
     def _last(self, txn: Any) -> tuple[int, float, int, tuple[int, ...]]:
@@ -203,7 +206,8 @@ class LmdbStore(Store):
         with self._base.read() as txn:
             overlay: dict[bytes, bytes | None] = {}
             if cut is not None:
-                later = list(self._entries(txn, table, node, cut.offsets[node], None))
+                newest = self._last(txn)[3][node]  # all the way: where the log was trimmed, rows now are not rows then
+                later = list(self._entries(txn, table, node, cut.offsets[node], newest))
                 befores = ((clip_one(k), row) for k, row in log.befores(later, table).items())
                 overlay = {k: row for k, row in befores if k > after and (upto is None or k <= upto)}
             run: list[bytes] = []
@@ -262,35 +266,36 @@ class LmdbStore(Store):
             if run:
                 yield pa.concat_batches(run)
 
-    def _entries(self, txn: Any, table: TableDef, node: int, start: int, end: int | None) -> Iterator[pa.RecordBatch]:
-        """The table's entries in [start, end) of a node's log, each checked; a hole is an error."""
+    def _entries(self, txn: Any, table: TableDef, node: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The table's entries in [start, end) of a node's log."""
+        for entry in self._checked(txn, node, start, end):
+            if entry.table == table.id:
+                yield log.rows_of(entry, table)
+
+    def _checked(self, txn: Any, node: int, start: int, end: int) -> Iterator[log.Entry]:
+        """All entries in [start, end) of a node's log, each with its checksum; a hole is an error."""
         expected = start
         with txn.cursor(self._log) as cursor:
             more = cursor.set_range(log.log_key(node, start))
             while more:
                 found_node, offset = log.offset_of(cursor.key())
-                if found_node != node or (end is not None and offset >= end):
+                if found_node != node or offset >= end:
                     break
                 if offset != expected:
                     raise OffsetGap(node=node, expected=expected, found=offset)
                 entry = log.decode(node, offset, cursor.value())
-                if entry.table == table.id:
-                    yield log.rows_of(entry, table)
+                yield entry
                 expected = offset + entry.operations
                 more = cursor.next()
-        if end is not None and expected != end:
+        if expected != end:
             raise OffsetGap(node=node, expected=end, found=expected)
 
     def touched(self, start: Cut, end: Cut) -> dict[int, int]:
         counts: dict[int, int] = {}
-        with self._base.read() as txn, txn.cursor(self._log) as cursor:
+        with self._base.read() as txn:
             for node in range(self.nodes):
-                stop = log.log_key(node, end.offsets[node])
-                more = cursor.set_range(log.log_key(node, start.offsets[node]))
-                while more and cursor.key() < stop:
-                    table, operations = log.peek(*log.offset_of(cursor.key()), cursor.value())
-                    counts[table] = counts.get(table, 0) + operations
-                    more = cursor.next()
+                for entry in self._checked(txn, node, start.offsets[node], end.offsets[node]):
+                    counts[entry.table] = counts.get(entry.table, 0) + entry.operations
         return counts
 
     def newest_cut(self) -> Cut:
@@ -322,13 +327,14 @@ class LmdbStore(Store):
     def trim(self, cut: Cut) -> None:
         for node, offset in enumerate(cut.offsets):
             delete_range(self._base, self._log, log.log_key(node, 0), log.log_key(node, offset), size=2_000)
+        faults.point("log.trim")
         delete_range(self._base, self._transactions, _NUMBER.pack(0), _NUMBER.pack(cut.transaction), size=20_000)
         for environment in [self._base, *(e for e, _ in self._shards.values())]:
             environment.handle.reader_check()  # a killed reader would keep freed pages from being used again
 
-    def drop_rows(self, table: TableDef) -> None:
-        delete_range(self._base, self._rows, *prefix_range(struct.pack(">I", table.id)))
-        self.change_documents({f"count:{table.id}": None})
+    def drop_rows(self, table: int) -> None:
+        delete_range(self._base, self._rows, *prefix_range(struct.pack(">I", table)))
+        self.change_documents({f"count:{table}": None})
 
     # shards, life
 

@@ -60,14 +60,6 @@ def decode(node: int, offset: int, value: bytes) -> Entry:
     return Entry(table, operations, transaction, view[_HEADER.size :])
 
 
-def peek(node: int, offset: int, value: bytes) -> tuple[int, int]:
-    """Table and operations of an entry, its checksum unchecked: only to plan with."""
-    if len(value) < _HEADER.size:
-        raise Corrupt(where=f"log entry {offset} of node {node}", reason=f"{len(value)} bytes are too few")
-    _, table, operations, _ = _HEADER.unpack_from(value)
-    return table, operations
-
-
 def logged_schema(table: TableDef) -> pa.Schema:
     return table.schema.append(pa.field(WEIGHT, pa.int8()))
 
@@ -105,7 +97,7 @@ def befores(entries: Sequence[pa.RecordBatch], table: TableDef) -> dict[bytes, b
 
 def encode_note(written: float, operations: int, ends: Sequence[int]) -> bytes:
     """What the store notes of a transaction: when, how many operations in all so far, where each log ends."""
-    return _NOTE.pack(int(written * 1e6), operations) + struct.pack(f"<{len(ends)}Q", *ends)
+    return _NOTE.pack(max(0, int(written * 1e6)), operations) + struct.pack(f"<{len(ends)}Q", *ends)
 
 
 def decode_note(value: bytes) -> tuple[float, int, tuple[int, ...]]:

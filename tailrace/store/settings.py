@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tailrace.errors import NewerFormat, NotAStore, OlderFormat, StoreError
+from tailrace.store.env import translate
 
 FORMAT = 2
 MAP_SIZE = 1 << 38
+_DRAFT = ".store.json."
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,23 @@ def create(path: Path, settings: Settings) -> None:
     """Lay out a new store in an absent or empty directory."""
     if not (1 <= settings.nodes <= 1024 and settings.shards % settings.nodes == 0 and settings.shards <= 4096):
         raise StoreError(message="shards must be a multiple of nodes (1 to 1024), and at most 4096")
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (path / "shards").mkdir(mode=0o700, exist_ok=True)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (path / "shards").mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise translate(str(path), error) from error
     _write(path, settings)
+
+
+def absent(path: Path) -> bool:
+    """Whether a store can be made there: there is nothing, or what was left of one whose making was killed."""
+    try:
+        if not path.is_dir():
+            return not path.exists()
+        there = [p for p in path.iterdir() if not p.name.startswith(_DRAFT)]
+        return all(p.name == "shards" and not any(p.iterdir()) for p in there)
+    except OSError as error:
+        raise translate(str(path), error) from error
 
 
 def enlarge(path: Path, map_size: int) -> None:
@@ -41,10 +57,16 @@ def enlarge(path: Path, map_size: int) -> None:
 
 
 def _write(path: Path, settings: Settings) -> None:
-    draft = path / f".store.json.{os.getpid()}"
-    draft.write_text(json.dumps(asdict(settings), indent=1))
-    draft.chmod(0o600)
-    draft.rename(path / "store.json")
+    draft = path / f"{_DRAFT}{os.getpid()}"
+    try:
+        with draft.open("w") as file:
+            draft.chmod(0o600)
+            file.write(json.dumps(asdict(settings), indent=1))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path / "store.json")
+    except OSError as error:
+        raise translate(str(path), error) from error
 
 
 def read_settings(path: Path) -> Settings:
@@ -55,6 +77,8 @@ def read_settings(path: Path) -> Settings:
         found = json.loads((path / "store.json").read_text())
     except FileNotFoundError:
         raise NotAStore(path=str(path), reason="it has no store.json") from None
+    except PermissionError as error:
+        raise NotAStore(path=str(path), reason=f"its store.json may not be read ({error.strerror})") from None
     except ValueError:
         raise NotAStore(path=str(path), reason="its store.json is not JSON") from None
     if not isinstance(found, dict) or not isinstance(found.get("format"), int):

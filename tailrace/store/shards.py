@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace import faults
 from tailrace.errors import SnapshotGone
 from tailrace.store.base import Shard, ShardSnapshot, Write
 from tailrace.store.env import Environment
@@ -283,6 +284,8 @@ class LmdbShard(Shard):
                 self._write_data(txn, write)
                 txn.put(_STATE.pack(write.state), _MARK.pack(epoch, oldest), db=self._marks)
                 wrote = True
+            faults.point("shard.commit")
+        faults.point("shard.committed")
         return wrote
 
     def _let_go(self, txn: Any, state: int, mark: Mark, keep: int) -> int:

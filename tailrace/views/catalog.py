@@ -7,6 +7,7 @@
     building         states that a build in one go has filled so far
     build:<name>     views that are built chunk by chunk, and the numbers of their states (`maintain/builds.py`)
     dropping         states that nobody needs any more, each with the epoch since when
+    emptying         dropped tables whose rows are still there
 
 Every change is one transaction and raises the version, by which other processes see that there is one.
 """
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from tailrace import faults
 from tailrace.errors import InUse, UnknownName
 from tailrace.maintain import builds
 from tailrace.source.parts import Bounds
@@ -137,11 +139,18 @@ class Catalog:
         self._change({f"table:{name}": document}, current._next + 1)
         return table
 
-    def drop_table(self, name: str) -> TableDef:
+    def drop_table(self, name: str) -> None:
+        """Forget a table; its rows become leftovers."""
         table = self.table(name)
         self._refuse_if_used(table.name)
-        self._change({f"table:{table.name}": None})
-        return table
+        self._change({f"table:{table.name}": None, "emptying": [*self.emptying(), table.id]})
+
+    def emptying(self) -> list[int]:
+        """Dropped tables whose rows are still there."""
+        return list(self._store.document("emptying") or [])
+
+    def emptied(self) -> None:
+        self._store.change_documents({"emptying": None})
 
     def query(self, view: ViewDef, others: Sequence[ViewDef] = ()) -> Query:
         """The view's SQL, down to the tables; views in `others` go before those of the catalog."""
@@ -285,7 +294,9 @@ class Catalog:
         current = self._current()
         version = current._version
         head = {"version": version + 1, "next": following or current._next}
+        faults.point("catalog.change")
         self._store.change_documents({**documents, "catalog": head})
+        faults.point("catalog.changed")
         # what it was, with the change: reading all of it again would make a thousand views slow to create
         self._tables = _changed(self._tables, "table:", documents, table_from_json)
         self._views = _changed(self._views, "view:", documents, view_from_json)

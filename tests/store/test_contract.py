@@ -141,6 +141,25 @@ def test_tables_are_readable_at_any_cut_in_the_log(store: Store) -> None:
     assert [rows_at(store, cut) for cut in cuts] == states
 
 
+def test_a_table_is_walked_by_rows_and_by_bytes(store: Store) -> None:
+    Table(store, ITEMS).put_many([{"id": i, "tag": "x" * (1000 if i < 50 else 10), "v": i} for i in range(100)])
+    for node in range(store.nodes):
+        there = sum(b.num_rows for b in store.rows(ITEMS, node, None, [0]))
+        for count, size in ((7, 1 << 30), (1000, 5_000), (1000, 1)):
+            after, passed = b"", []
+            while True:
+                key, rows = store.step(ITEMS, node, after, count, size)
+                between = list(store.rows(ITEMS, node, None, [1], after=after, upto=key))
+                assert sum(b.num_rows for b in between) == rows <= count
+                assert rows == 1 or sum(len(t) for b in between for t in b.column(0).to_pylist()) <= size
+                passed.append(rows)
+                if key is None:
+                    break
+                after = key
+            assert sum(passed) == there
+        assert store.step(ITEMS, node, b"", there, 1 << 30) == (None, there)
+
+
 def test_cuts_never_split_a_transaction(store: Store) -> None:
     items = Table(store, ITEMS)
     start = store.newest_cut()

@@ -69,6 +69,12 @@ def entry(db: tr.Database, state: int, change: Change, database: str = "data", n
     raise AssertionError(f"state {state} has no entries")
 
 
+def put(db: tr.Database, shard: int, database: str, key: bytes, value: bytes) -> None:
+    environment = db._store.shard(shard).environment
+    with environment.write() as txn:
+        txn.put(key, value, db=environment.databases[database])
+
+
 def log_entry(db: tr.Database, node: int, change: Change, number: int = 0) -> int:
     """Change an entry of a node's log that views have not behind them; its offset."""
     done = db.status().cut[node]

@@ -1,0 +1,180 @@
+"""A store with writers, a reader and a runner of epochs as processes, and the check that faults have lost nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+from fault_oracle import differences
+from fault_processes import Child, Rows, Writer, until
+from pyspark.sql import SparkSession
+
+import tailrace as tr
+
+VIEWS = {
+    "totals": "SELECT g, SUM(v) AS s, COUNT(*) AS n, MIN(v) AS lo, MAX(v) AS hi FROM a GROUP BY g",
+    "everything": "SELECT COUNT(*) AS n, SUM(v) AS s FROM a",
+    "pairs": "SELECT a.id, b.id AS bid, a.v + b.v AS v FROM a JOIN b ON a.g = b.g AND a.id < b.id",
+    "lonely": "SELECT a.id, b.v, a.g FROM a LEFT JOIN b ON a.id = b.id",
+    "middles": "SELECT g, percentile(v, 0.5) AS m, COUNT(DISTINCT v % 7) AS d FROM b GROUP BY g",
+    "ranks": "SELECT id, rank() OVER (PARTITION BY g ORDER BY v) AS r FROM a",
+    "best": "SELECT id, v FROM a ORDER BY v DESC LIMIT 5 OFFSET 1",
+}
+CHOSEN = {  # recomputed in some epochs, or in all
+    "auto_counts": ("auto", "SELECT b.g, COUNT(*) AS n FROM a JOIN b ON a.id = b.id GROUP BY b.g"),
+    "ranked": ("full", "SELECT id, rank() OVER (PARTITION BY g ORDER BY v, id) AS r FROM b"),
+}
+WRITERS = 2
+CHUNK = 25  # rows of tables that an epoch of a build takes in
+
+
+class Bench:
+    """One store under faults. `small` is the size of epochs without shuffles, `master` where the runner's Spark is."""
+
+    def __init__(self, path: Path, spark: SparkSession, small: int, master: str, **env: str) -> None:
+        self.path, self.store, self.faults = path, path / "store", path / "faults"
+        self.faults.mkdir(parents=True, exist_ok=True)
+        self.small, self.master = small, master
+        self.env = env
+        self.seed = 0
+        self.moment = time.monotonic()  # of the last fault
+        self.db = tr.open(self.store, spark=spark, map_size=1 << 30)
+        self.db._builder.chunk = CHUNK
+        for name in "ab":
+            self.db.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY, g INT, v INT)")
+        for name, sql in VIEWS.items():
+            self.db.sql(f"CREATE MATERIALIZED VIEW {name} AS {sql}")
+        for name, (policy, sql) in CHOSEN.items():
+            self.db.sql(f"CREATE MATERIALIZED VIEW {name} WITH (refresh = '{policy}') AS {sql}")
+        self.operations = 0  # by writers that are no more
+        self.writers = [self._writer(n, {"a": {}, "b": {}}) for n in range(WRITERS)]
+        self.reader = self.child("fault_reader.py")
+        self.runner = self.start_runner()
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for child in (*self.writers, self.reader, self.runner):
+            child.end()
+        self.db.close()
+
+    # processes
+
+    def child_environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def child(self, program: str, *arguments: object) -> Child:
+        return Child(self.path / f"{program}.log", self.faults, program, self.store, *arguments, **self.env)
+
+    def start_runner(self) -> Child:
+        return self.child("fault_runner.py", self.small, CHUNK, self.master)
+
+    def restart_runner(self) -> None:
+        self.runner = self.start_runner()
+        self.runner.wait_for("ready")
+
+    def _writer(self, number: int, rows: Rows) -> Writer:
+        self.seed += 1
+        return Writer(self.path / "writer.log", self.faults, self.store, number * 1000, self.seed, rows)
+
+    def restart_writer(self, number: int) -> None:
+        """Another writer in place of one that died: what became of its last write, the tables tell."""
+        gone = self.writers[number]
+        found = self.rows(number)
+        assert found in (gone.rows, gone.applied()), "an acknowledged write was lost, or a write was halved"
+        if gone.pending is not None and found != gone.rows:
+            _, name, _ = gone.pending
+            before, after = gone.rows[name], found[name]
+            self.operations += sum(before.get(k) != after.get(k) for k in before.keys() | after.keys())
+        self.operations += gone.operations
+        self.writers[number] = self._writer(number, found)
+
+    def rows(self, number: int) -> Rows:
+        """What is in the tables of a writer's keys."""
+        found = {name: self.db.table(name).scan().to_pylist() for name in "ab"}
+        return {name: {r["id"]: r for r in rows if r["id"] // 1000 == number} for name, rows in found.items()}
+
+    def write(self, rng: random.Random, least: int = 3, most: int = 12) -> None:
+        """Let all writers write some transactions from now on."""
+        for writer in self.writers:
+            writer.write(rng.randrange(least, most))
+
+    def written(self) -> None:
+        """Wait until they have."""
+        for writer in self.writers:
+            if writer.asked:
+                writer.wait_for("done", writer.asked)
+
+    # faults
+
+    def arm(self, point: str, action: str, passing: int = 1) -> None:
+        draft = self.faults / f".{point}"
+        draft.write_text(f"{action}@{passing}")
+        draft.rename(self.faults / point)
+
+    def met(self, point: str) -> int | None:
+        """The process that met the fault, if one has."""
+        word, _, pid = (self.faults / point).read_text().partition(" ")
+        return int(pid) if word == "met" else None
+
+    def wait_until_met(self, point: str) -> int:
+        pid = until(lambda: self.met(point), f"a process to pass {point}, {self.runner.said[-3:]}")
+        assert pid is not None
+        self.moment = time.monotonic()
+        return pid
+
+    def disarm(self) -> None:
+        for armed in self.faults.iterdir():
+            armed.unlink()
+
+    # the check
+
+    def settle(self) -> None:
+        """Wait until everything written is in the views, and every build is done."""
+
+        def settled() -> bool:
+            if not self.runner.alive:
+                raise AssertionError(
+                    f"the runner ended: {self.runner.said[-3:]}, {self.runner.log.read_text()[-3000:]}"
+                )
+            now = self.db.status()
+            return now.lag_operations == 0 and not now.building and self.db._store.document("intent") is None
+
+        self.written()
+        until(settled, f"views to have everything: {self.db.status()}, {self.runner.said[-3:]}")
+
+    def check(self) -> None:
+        """No acknowledged write is lost, nothing is applied twice, all views are right, nobody saw a wrong state."""
+        for number, writer in enumerate(self.writers):
+            assert self.rows(number) == writer.rows, f"writer {number}"
+        logged = self.db._store.newest_cut().operations
+        assert logged == self.operations + sum(w.operations for w in self.writers)
+        assert self.reader.alive, self.reader.log.read_text()
+        assert not self.reader.count("wrong"), self.reader.last("wrong")
+        a, b = (self.db.table(name).scan().to_pylist() for name in "ab")
+        for name in self.db.views():
+            lacking, extra = differences(name, self.db.view(name).scan().to_pylist(), a, b)
+            assert not lacking, (name, lacking, extra)
+            assert not extra, (name, lacking, extra)
+        self.disarm()
+
+    def verify(self, *views: str) -> None:
+        """The same of some views, or all, by Spark."""
+        for name in views or self.db.views():
+            report = self.db.verify(name)
+            assert report.ok, report
+
+
+def recovered(bench: Bench, what: str) -> None:
+    """Settle, check, and say how long it took since the fault."""
+    bench.settle()
+    seconds = time.monotonic() - bench.moment
+    bench.check()
+    print(f"{what}: recovered in {seconds:.1f} s", flush=True)

@@ -1,0 +1,291 @@
+"""Kinds of faults: each happens to a bench while it writes and runs epochs, at a random place, and says what it was.
+
+A kind returns when whatever died was started again. Then the bench must settle and its check must hold.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psutil
+from fault_bench import Bench
+from fault_processes import until
+from fault_runner import LOST
+
+from tailrace.building import Step
+from tailrace.maintain.lock import held
+
+EPOCH = ("epoch.intent", "epoch.work", "epoch.commit", "epoch.committed", "log.trim")
+TASK = ("task.apply", "shard.commit", "shard.committed", "task.applied")
+BUILD = ("build.chunk", "build.publish", "build.published", "catalog.change", "catalog.changed")
+WRITE = ("write.commit", "write.committed")
+
+
+class Left(BaseException):
+    """Interrupts the process that builds a view."""
+
+
+def driver_at_a_point(bench: Bench, rng: random.Random) -> str:
+    point = rng.choice(EPOCH)
+    bench.arm(point, "kill")
+    bench.write(rng)
+    assert bench.wait_until_met(point) == bench.runner.process.pid
+    _died(bench)
+    return f"driver killed at {point}"
+
+
+def driver_at_any_time(bench: Bench, rng: random.Random) -> str:
+    wait = rng.uniform(0.0, 1.5)
+    bench.write(rng)
+    time.sleep(wait)
+    bench.runner.kill()
+    bench.restart_runner()
+    return f"driver killed after {wait:.2f} s"
+
+
+def jvm(bench: Bench, rng: random.Random) -> str:
+    point = rng.choice(TASK)
+    bench.arm(point, "sleep:1")
+    bench.write(rng)
+    bench.wait_until_met(point)
+    bench.runner.javas()[0].kill()
+    assert bench.runner.ended() == LOST
+    assert "Spark has stopped" in bench.runner.last("failed")[1]
+    bench.restart_runner()
+    return f"Spark's JVM killed at {point}"
+
+
+def worker(bench: Bench, rng: random.Random) -> str:
+    point, passing = rng.choice(TASK), rng.randrange(1, 4)
+    bench.arm(point, "kill", passing)
+    _write_until_met(bench, rng, point)
+    return f"Python worker killed at {point}, passing {passing}"
+
+
+def task(bench: Bench, rng: random.Random) -> str:
+    point, passing = rng.choice(TASK), rng.randrange(1, 4)
+    bench.arm(point, "raise", passing)
+    _write_until_met(bench, rng, point)
+    return f"task failed at {point}, passing {passing}"
+
+
+def worker_that_stays_behind(bench: Bench, rng: random.Random) -> str:
+    """A worker that outlives all that it belongs to, and applies its part when others have long done it."""
+    point = rng.choice(["task.apply", "shard.commit"])
+    seconds = rng.uniform(8, 14)
+    bench.arm(point, f"sleep:{seconds}")
+    bench.write(rng)
+    left = psutil.Process(bench.wait_until_met(point))
+    daemon, java = left.parent(), bench.runner.javas()[0]
+    assert daemon is not None
+    for process in (daemon, java, bench.runner.process):
+        process.kill()
+    bench.runner.ended()
+    bench.restart_runner()
+    if point == "task.apply":  # with a shard's lock in hand it would have to be waited for
+        bench.write(rng)
+        bench.settle()
+    until(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE, "the worker that was left to end")
+    bench.write(rng)
+    return f"worker left behind at {point} for {seconds:.0f} s"
+
+
+def writer_at_a_point(bench: Bench, rng: random.Random) -> str:
+    point, passing = rng.choice(WRITE), rng.randrange(1, 5)
+    bench.arm(point, "kill", passing)
+    bench.write(rng, 5)
+    pid = bench.wait_until_met(point)
+    number = next(n for n, w in enumerate(bench.writers) if w.process.pid == pid)
+    assert bench.writers[number].ended() == -signal.SIGKILL
+    bench.restart_writer(number)
+    return f"writer killed at {point}"
+
+
+def writer_at_any_time(bench: Bench, rng: random.Random) -> str:
+    bench.write(rng, 20, 40)
+    time.sleep(rng.uniform(0.0, 0.2))
+    number = rng.randrange(len(bench.writers))
+    bench.writers[number].kill()
+    bench.restart_writer(number)
+    return "writer killed"
+
+
+def build(bench: Bench, rng: random.Random) -> str:
+    """The driver is killed while it builds a view that another process has begun and left."""
+    point = rng.choice(BUILD)
+
+    def leave(step: Step) -> None:
+        if step.rows is not None:
+            raise Left
+
+    bench.write(rng)
+    bench.settle()
+    bench.db.sql("DROP VIEW IF EXISTS built")
+    bench.arm(point, "kill")
+    try:
+        bench.db.sql(
+            "CREATE MATERIALIZED VIEW built AS SELECT a.id, a.g, b.v FROM a JOIN b ON a.id = b.id", progress=leave
+        )
+    except Left:
+        bench.write(rng)
+        assert bench.wait_until_met(point) == bench.runner.process.pid
+        _died(bench)
+    else:
+        bench.disarm()  # too few rows for two chunks
+    return f"driver killed at {point}"
+
+
+def table(bench: Bench, rng: random.Random) -> str:
+    """A process is killed while it drops a table: the table is there with all rows, or all of it goes."""
+    point = rng.choice(["catalog.change", "catalog.changed"])
+    bench.db.sql("CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)")
+    bench.operations += bench.db.table("t").put_many([{"id": bench.seed * 1000 + i} for i in range(20)]).operations
+    number, rows = bench.db._catalog.table("t").id, bench.db.table("t").scan().num_rows
+    bench.settle()
+    bench.arm(point, "kill")
+    bench.write(rng)
+    script = "import sys, tailrace; tailrace.open(sys.argv[1]).sql('DROP TABLE t')"
+    env = {**bench.child_environment(), "TAILRACE_FAULTS": str(bench.faults)}
+    assert subprocess.run([sys.executable, "-c", script, str(bench.store)], env=env).returncode == -signal.SIGKILL
+    if point == "catalog.change":
+        assert bench.db.table("t").scan().num_rows == rows
+    else:
+        assert "t" not in bench.db.tables()
+        bench.settle()
+        until(lambda: _count_of(bench, number) == 0, "rows of a dropped table to go")
+    return f"DROP TABLE killed at {point}"
+
+
+def full_disk(bench: Bench, rng: random.Random) -> str:
+    """No file may grow: for the driver, for its workers, or for a writer."""
+    who = rng.choice(["driver", "workers", "writer"])
+    if who == "writer":
+        writer = rng.choice(bench.writers)
+        before = writer.count("failed")
+        with limited([psutil.Process(writer.process.pid)]):
+            bench.write(rng)
+            writer.wait_for("failed", before + 1)
+            bench.written()
+        assert "the disk is full" in writer.last("failed")[1]
+    else:
+        driver = psutil.Process(bench.runner.process.pid)
+        bench.settle()
+        before = bench.runner.count("failed")
+        with limited([driver] if who == "driver" else bench.runner.workers()):
+            bench.write(rng)
+            bench.runner.wait_for("failed", before + 1)
+        assert "the disk is full" in bench.runner.last("failed")[1]
+    return f"disk full for the {who}"
+
+
+@contextmanager
+def limited(processes: list[psutil.Process]) -> Iterator[None]:
+    """Let processes, and those they fork, write nothing but the first pages of a file."""
+    for process in processes:
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
+    try:
+        yield
+    finally:
+        for process in processes:
+            if process.is_running():
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+
+
+def damaged_entry(bench: Bench, rng: random.Random) -> str:
+    """A log entry loses a bit, or its end: it is found and named, nothing is applied until it is whole again."""
+    bench.settle()
+    with held(str(bench.store), "epoch", patience=60):
+        bench.write(rng)
+        bench.written()
+        key, whole = rng.choice(_log(bench))
+        cut = rng.random() < 0.3
+        at = rng.randrange(len(whole))
+        damaged = whole[:at] if cut else whole[:at] + bytes([whole[at] ^ (1 << rng.randrange(8))]) + whole[at + 1 :]
+        _put_log(bench, key, damaged)
+        failed, epoch = bench.runner.count("failed"), bench.db.status().epoch
+    said = bench.runner.wait_for("failed", failed + 1)[1]
+    node, offset = int.from_bytes(key[:2]), int.from_bytes(key[2:])
+    assert f"log entry {offset} of node {node} is damaged" in said, said
+    assert bench.db.status().epoch == epoch
+    _put_log(bench, key, whole)
+    return f"log entry {'truncated to' if cut else 'damaged at'} {at} of {len(whole)} bytes"
+
+
+def second_runner(bench: Bench, rng: random.Random) -> str:
+    """It is refused at once, by name."""
+    bench.write(rng)
+    command = [sys.executable, "-m", "tailrace", "run", str(bench.store)]
+    said = subprocess.run(command, env=bench.child_environment(), capture_output=True, text=True, timeout=120)
+    assert said.returncode != 0
+    assert f"process {bench.runner.process.pid} (" in said.stderr.replace("\n", " "), said
+    return "second runner refused"
+
+
+def _died(bench: Bench) -> None:
+    assert bench.runner.ended() == -signal.SIGKILL
+    bench.restart_runner()
+
+
+def _write_until_met(bench: Bench, rng: random.Random, point: str) -> None:
+    """Tasks pass a point as often as there are epochs, or shards with rows: write until the n-th passing."""
+
+    def met() -> bool:
+        bench.moment = time.monotonic()
+        bench.write(rng)
+        bench.settle()
+        return bench.met(point) is not None
+
+    until(met, f"a task to pass {point}")
+
+
+def _log(bench: Bench) -> list[tuple[bytes, bytes]]:
+    store = bench.db._store
+    start = bench.db.status().cut
+    with store._base.read() as txn, txn.cursor(store._log) as cursor:
+        entries = [(bytes(k), bytes(v)) for k, v in cursor]
+    return [(k, v) for k, v in entries if int.from_bytes(k[2:]) >= start[int.from_bytes(k[:2])]]
+
+
+def _put_log(bench: Bench, key: bytes, value: bytes) -> None:
+    store = bench.db._store
+    with store._base.write() as txn:
+        txn.put(key, value, db=store._log)
+
+
+def _count_of(bench: Bench, table: int) -> int:
+    store = bench.db._store
+    with store._base.read() as txn, txn.cursor(store._rows) as cursor:
+        return sum(k.startswith(table.to_bytes(4)) for k in cursor.iternext(values=False))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fault, and how often it is drawn."""
+
+    happen: Callable[[Bench, random.Random], str]
+    weight: int
+
+
+KINDS = [
+    Kind(driver_at_a_point, 3),
+    Kind(driver_at_any_time, 2),
+    Kind(worker, 3),
+    Kind(task, 2),
+    Kind(worker_that_stays_behind, 1),
+    Kind(jvm, 1),
+    Kind(writer_at_a_point, 3),
+    Kind(writer_at_any_time, 2),
+    Kind(build, 2),
+    Kind(table, 1),
+    Kind(full_disk, 3),
+    Kind(damaged_entry, 3),
+    Kind(second_runner, 1),
+]

@@ -1,0 +1,48 @@
+"""A process that runs epochs, as `tailrace run` does, and goes on after an epoch that failed.
+
+python fault_runner.py STORE SMALL CHUNK MASTER
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from typing import Any
+
+import tailrace as tr
+from tailrace.errors import TailraceError
+from tailrace.maintain.epochs import Epoch
+from tailrace.source.session import running, session
+
+LOST = 3  # how it ends when Spark is lost
+
+
+def say(*words: Any) -> None:
+    print(json.dumps(words), flush=True)
+
+
+def main(path: str, small: str, chunk: str, master: str) -> int:
+    spark = session(master=master)
+    rng = random.Random(small)
+    with tr.open(path, create=False, spark=spark) as db:
+        db._epochs.small, db._builder.chunk = int(small), int(chunk)
+
+        def done(epoch: Epoch) -> None:
+            db._epochs.overhead = rng.choice([-(10**9), 10**9])  # for views that may be recomputed: always, or never
+            say("epoch", epoch.number, epoch.cut.transaction)
+
+        say("ready")
+        while running(spark):
+            try:
+                db.run(0.05, progress=done)
+                return 0
+            except TailraceError as error:
+                say("failed", str(error))
+                time.sleep(0.2)
+    return LOST
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

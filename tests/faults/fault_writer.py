@@ -1,0 +1,58 @@
+"""A process that writes: as many transactions as each line it reads says, and what it did before and after each.
+
+    python fault_writer.py STORE FIRST SEED
+
+Its keys are from FIRST on, its own. Rows come and go in pairs whose values add up to zero, and no value comes twice.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import tailrace as tr
+from tailrace.errors import TailraceError
+
+PAIRS = 30
+
+
+def say(*words: Any) -> None:
+    print(json.dumps(words), flush=True)
+
+
+def changes(first: int, rng: random.Random) -> Iterator[tuple[str, str, list[Any]]]:
+    while True:
+        table = rng.choice("ab")
+        pairs = rng.sample(range(PAIRS), rng.randrange(1, 8))
+        ids = [first + 2 * pair + one for pair in pairs for one in (0, 1)]
+        if rng.random() < 0.3:
+            yield "delete", table, ids
+        else:
+            values = [rng.randrange(1, 2**30) for _ in pairs]
+            signed = [sign * v for v in values for sign in (1, -1)]
+            rows = [{"id": i, "g": rng.randrange(6), "v": v} for i, v in zip(ids, signed, strict=True)]
+            yield "put", table, rows
+
+
+def main(path: str, first: str, seed: str) -> None:
+    with tr.open(path, create=False) as db:
+        coming = changes(int(first), random.Random(int(seed)))
+        say("ready")
+        for line in sys.stdin:
+            for _ in range(int(line)):
+                what, name, rows = next(coming)
+                table = db.table(name)
+                say(what, name, rows)
+                try:
+                    written = table.put_many(rows) if what == "put" else table.delete_many(rows)
+                    say("ok", written.transaction, written.operations)
+                except TailraceError as error:
+                    say("failed", str(error))
+            say("done")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,58 @@
+"""Faults of all kinds, at random: nothing that was acknowledged is lost, nothing is applied twice, every view is right.
+
+`make test` has 20 of them, `make soak` 200 more. Each prints its seed and number; FAULTS_SEED=7 FAULTS_ONLY=12 with
+`python -m pytest tests/faults/test_faults.py -s` runs number 12 of seed 7 alone, FAULTS_SEED=8 others.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+from fault_bench import Bench, recovered
+from fault_kinds import KINDS, Kind
+from pyspark.sql import SparkSession
+
+SEED = int(os.environ.get("FAULTS_SEED", "7"))
+ONLY = os.environ.get("FAULTS_ONLY")
+SIZES = pytest.mark.parametrize(
+    ("small", "master", "share"), [(50_000, "local[2]", 0), (-1, "local[2,4]", 1)], ids=["one-task", "all-shards"]
+)
+
+
+def drawn(seed: int, runs: int, share: int) -> list[tuple[int, Kind]]:
+    """Every second of so many faults: each kind once, then by their weights; with their numbers."""
+    rng = random.Random(seed)
+    kinds = rng.sample(KINDS, len(KINDS)) + rng.choices(KINDS, [kind.weight for kind in KINDS], k=runs)
+    numbered = [(number, kind) for number, kind in enumerate(kinds[:runs]) if number % 2 == share]
+    return [(number, kind) for number, kind in numbered if ONLY is None or number == int(ONLY)]
+
+
+def run(path: Path, spark: SparkSession, small: int, master: str, faults: list[tuple[int, Kind]], seed: int) -> None:
+    """Faults one after another against one store."""
+    if not faults:
+        pytest.skip(f"fault {ONLY} is not one of these")
+    with Bench(path, spark, small, master) as bench:
+        bench.runner.wait_for("ready")
+        for number, kind in faults:
+            rng = random.Random(f"{seed}/{number}")
+            bench.moment = time.monotonic()
+            what = kind.happen(bench, rng)
+            recovered(bench, f"fault {number} of seed {seed}: {what}")
+            bench.verify(rng.choice(bench.db.views()))
+        bench.verify()
+
+
+@SIZES
+def test_faults_at_random(tmp_path: Path, spark: SparkSession, small: int, master: str, share: int) -> None:
+    run(tmp_path, spark, small, master, drawn(SEED, 20, share), SEED)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(SEED + 1, SEED + 11))
+@SIZES
+def test_many_faults(tmp_path: Path, spark: SparkSession, small: int, master: str, share: int, seed: int) -> None:
+    run(tmp_path, spark, small, master, drawn(seed, 20, share), seed)
