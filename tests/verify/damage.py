@@ -69,6 +69,16 @@ def entry(db: tr.Database, state: int, change: Change, database: str = "data", n
     raise AssertionError(f"state {state} has no entries")
 
 
+def marks(db: tr.Database, state: int) -> dict[int, bytes]:
+    """The marks of a state, by shard."""
+    found = {}
+    for index in range(db._store.shards):
+        environment = db._store.shard(index).environment
+        with environment.read() as txn:
+            found[index] = bytes(txn.get(state.to_bytes(4), db=environment.databases["marks"]) or b"")
+    return found
+
+
 def put(db: tr.Database, shard: int, database: str, key: bytes, value: bytes) -> None:
     environment = db._store.shard(shard).environment
     with environment.write() as txn:
