@@ -13,6 +13,7 @@ from tailrace.snapshots import Snapshot
 from tailrace.store.base import Cut, Written
 from tailrace.store.tables import Table
 from tailrace.transactions import Transaction
+from tailrace.verify.findings import AuditReport
 from tailrace.verify.recompute import Report
 from tailrace.version import VERSION
 from tailrace.views.serve import View
@@ -20,6 +21,7 @@ from tailrace.views.serve import View
 __version__ = VERSION
 
 __all__ = [
+    "AuditReport",
     "Cut",
     "Database",
     "Epoch",

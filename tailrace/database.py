@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tailrace.admission import admit, allow
-from tailrace.building import Builder, Say
+from tailrace.auditing import Auditor
+from tailrace.building import Builder, Say, Step
 from tailrace.errors import Closed, NotAStore, StoreError, UnknownName
 from tailrace.explaining import explain_data, explain_text
 from tailrace.maintain import records
 from tailrace.maintain.epochs import LARGEST, Epoch, Epochs
 from tailrace.maintain.lock import held
 from tailrace.maintained import maintained
+from tailrace.repairing import Repairer
 from tailrace.signals import caught
 from tailrace.snapshots import Snapshot
 from tailrace.statements import Runner
@@ -31,8 +33,10 @@ from tailrace.store.base import TableDef
 from tailrace.store.tables import Table
 from tailrace.transactions import Transaction
 from tailrace.verify.checking import BOUND, Checked, check_file
+from tailrace.verify.findings import AuditReport, concerned
 from tailrace.verify.recompute import Report, verify
 from tailrace.verify.recording import Recording, recorded
+from tailrace.verify.rows import Picked
 from tailrace.views.catalog import Catalog, ViewDef
 from tailrace.views.frames import readable
 from tailrace.views.serve import View
@@ -277,6 +281,37 @@ class Database:
         if not names:
             raise StoreError(message="there is no view to record; create one first")
         return recorded(self._store, self._catalog, Path(path), list(dict.fromkeys(names)))
+
+    def audit(
+        self,
+        views: Sequence[str] | None = None,
+        *,
+        sample: float | None = None,
+        start: Any = None,
+        stop: Any = None,
+        repair: bool = False,
+        progress: Say | None = None,
+    ) -> AuditReport:
+        """Look for anything wrong with the store and with these views, all by default, while maintenance goes on.
+
+        Views are recomputed at their cut and compared row by row: whole, a `sample` (0 to 1) of their keys, or those
+        with start <= key < stop. Whole ones are also built anew beside, and all states behind them compared byte by
+        byte. With `repair` what was found is mended in one epoch; the report says what is left and what was mended.
+        """
+        self._check()
+        picked = Picked(sample, start, stop)
+        say = progress or (lambda _: None)
+        auditor = Auditor(self._store, self._catalog, lambda: self.spark)
+        report = auditor.audit(views, picked, say)
+        if not repair or report.ok:
+            return report
+        say(Step("repairing"))
+        with self._builder.changing():
+            wrong = concerned(report.findings)
+            Repairer(self._store, self._catalog, self._epochs).repair(
+                lambda: auditor.structure(tables=picked.everything), wrong
+            )
+        return auditor.audit(views, picked, say).after(report)
 
     def status(self) -> Status:
         """Tables, views, the committed epoch, and how far behind the views are."""

@@ -12,7 +12,7 @@ from tailrace.errors import SqlError, Unsupported
 from tailrace.maintain.typer import FAILURES, SparkTyper, reason
 from tailrace.plan import recomputable
 from tailrace.plan.build import Built, build_view
-from tailrace.plan.nodes import Node, Scan, walk
+from tailrace.plan.nodes import Node, Scan, tables
 from tailrace.plan.reuse import reuse
 from tailrace.plan.rewrites import rewrite
 from tailrace.plan.statements import CreateView, parse_query
@@ -45,14 +45,13 @@ def define(spark: SparkSession, names: Names, wanted: CreateView) -> ViewDef:
         if wanted.refresh == "incremental":
             raise
         return _recomputed(spark, names, wanted, error)
-    tables = frozenset(n.table_id for n in walk(root) if isinstance(n, Scan))
     full = wanted.refresh == "full"
     if full:  # Spark decides then what the plan would decide itself, as which rows a LIMIT keeps
         _require_deterministic(names, wanted, uses)
     place = recomputable.recomputed_place(columns, root.key) if full else view_place(root)
     said = ASKED if full else ""
     kept = (wanted.refresh, said, order)
-    return ViewDef(wanted.name, wanted.query_sql, root, columns, root.key, place, uses, tables, *kept)
+    return ViewDef(wanted.name, wanted.query_sql, root, columns, root.key, place, uses, tables(root), *kept)
 
 
 def _planned(

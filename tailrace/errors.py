@@ -215,11 +215,14 @@ class ReadOnly(StoreError):
 
 
 class Corrupt(StoreError):
-    template = "{where} is damaged: {reason}"
+    template = "{where} is damaged: {reason}. `tailrace audit` finds all damage, `tailrace audit --repair` mends it"
 
 
 class OffsetGap(StoreError):
-    template = "log of node {node}: expected offset {expected}, found {found}"
+    template = (
+        "log of node {node}: expected offset {expected}, found {found}."
+        " `tailrace audit` finds all damage, `tailrace audit --repair` mends it"
+    )
 
 
 class SnapshotGone(StoreError):

@@ -15,6 +15,7 @@ from tailrace import errors
 from tailrace.store.env import translate
 
 NAMES = [
+    "AuditReport",
     "Cut",
     "Database",
     "Epoch",

@@ -36,6 +36,16 @@ _ROW = struct.Struct(">IH")
 _NUMBER = struct.Struct(">Q")
 
 
+def row_prefix(table: TableDef, node: int) -> bytes:
+    """What the keys of a node's rows of a table begin with."""
+    return _ROW.pack(table.id, node)
+
+
+def number_key(transaction: int) -> bytes:
+    """Under what a transaction is noted."""
+    return _NUMBER.pack(transaction)
+
+
 class LmdbStore(Store):
     def __init__(self, path: Path) -> None:
         self.settings = read_settings(path)

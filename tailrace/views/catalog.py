@@ -284,6 +284,12 @@ class Catalog:
     def _epoch(self) -> int:
         return int((self._store.document("committed") or {"epoch": 0})["epoch"])
 
+    @property
+    def unsettled(self) -> set[int]:
+        """States of a build in one go that is under way or was left, and all dropped ones."""
+        dropped = self._store.document("dropping") or []
+        return {*(self._store.document("building") or []), *(state for state, _ in dropped)}
+
     def leftovers(self) -> list[int]:
         """States of a build that did not finish, and dropped ones that no running query can be reading any more."""
         dropped = self._store.document("dropping") or []
