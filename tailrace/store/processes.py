@@ -18,13 +18,14 @@ def lives(note: Mapping[str, Any]) -> bool:
     """Whether the process of a note is there, as far as can be told: of another host nothing can."""
     if note["host"] != socket.gethostname():
         return True
-    if not _there(note["pid"]):
+    if not there(note["pid"]):
         return False
     # the system gives numbers out again: another process may have this one by now
     return note.get("started") is None or note["started"] == _started(note["pid"])
 
 
-def _there(pid: int) -> bool:
+def there(pid: int) -> bool:
+    """Whether a process of this machine has the number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tailrace.store import settings
 from tailrace.store.lmdb import LmdbStore
-from tailrace.store.pins import alive
+from tailrace.store.processes import there
 
 DIRECTORY = "scratch"
 
@@ -41,5 +41,5 @@ def scratch(store: LmdbStore) -> Iterator[LmdbStore]:
 
 def clear(store: LmdbStore) -> None:
     for place in (Path(store.path) / DIRECTORY).glob("*-*"):
-        if not alive(int(place.name.partition("-")[0])):
+        if not there(int(place.name.partition("-")[0])):
             shutil.rmtree(place, ignore_errors=True)

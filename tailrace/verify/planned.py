@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace.delta import column
+from tailrace.plan.joining import lowered
 from tailrace.plan.nodes import (
     Aggregate,
     Filter,
@@ -29,6 +30,9 @@ from tailrace.plan.nodes import (
     walk,
 )
 from tailrace.plan.order import NUMBER, is_decided, over, whole_order, window_sql
+from tailrace.source.frames import table_rows
+from tailrace.source.queries import Query
+from tailrace.store.base import Cut, Store
 
 _KINDS = {"semi": "left_semi", "anti": "left_anti"}
 
@@ -36,6 +40,12 @@ _KINDS = {"semi": "left_semi", "anti": "left_anti"}
 def leaves_ties_open(root: Node) -> bool:
     """Whether the SQL of a plan allows for several answers."""
     return any(isinstance(n, Aggregate | Window | TopK) and not is_decided(n) for n in walk(root))
+
+
+def planned_rows(spark: SparkSession, store: Store, root: Node, query: Query, cut: Cut) -> DataFrame:
+    """What a view's plan gives over the tables of its store at a cut."""
+    tables = {t.name: table_rows(spark, store.path, store.nodes, t, cut) for t in query.tables.values()}
+    return Planned(spark, tables).frame(lowered(root))
 
 
 class Planned:

@@ -20,13 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace import types
-from tailrace.plan.joining import lowered
-from tailrace.source.frames import table_rows
 from tailrace.source.queries import Query, query_rows
 from tailrace.source.session import session
 from tailrace.store.base import Cut, Store
 from tailrace.store.pins import Pin
-from tailrace.verify.planned import Planned, leaves_ties_open
+from tailrace.verify.planned import leaves_ties_open, planned_rows
 from tailrace.views.definition import ViewDef
 from tailrace.views.frames import WEIGHT_COLUMN, view_rows
 
@@ -62,8 +60,7 @@ def verify(spark: SparkSession, store: Store, view: ViewDef, query: Query, pin: 
     report = _compared(fresh, store, query_rows(fresh, store, query, pin.cut), view, pin)
     if report.ok or view.root is None or not leaves_ties_open(view.root):
         return report
-    tables = {t.name: table_rows(fresh, store.path, store.nodes, t, pin.cut) for t in query.tables.values()}
-    computed = Planned(fresh, tables).frame(lowered(view.root))
+    computed = planned_rows(fresh, store, view.root, query, pin.cut)
     return replace(_compared(fresh, store, computed, view, pin), by="plan")
 
 

@@ -20,7 +20,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace import types
 from tailrace.errors import BadKey, Corrupt
-from tailrace.plan.joining import lowered
 from tailrace.source.frames import frame
 from tailrace.source.queries import Query, query_rows
 from tailrace.store.base import Store
@@ -30,7 +29,7 @@ from tailrace.store.pins import Pin
 from tailrace.store.rows import RowCodec
 from tailrace.store.weighted import WIDTH, split
 from tailrace.verify.findings import EXAMPLES, REPAIR, Finding, Kind
-from tailrace.verify.planned import Planned, leaves_ties_open
+from tailrace.verify.planned import leaves_ties_open, planned_rows
 from tailrace.verify.recompute import counted, differences
 from tailrace.views.definition import ViewDef
 from tailrace.views.frames import WEIGHT_COLUMN
@@ -92,9 +91,8 @@ def audit_rows(fresh: SparkSession, store: Store, view: ViewDef, query: Query, p
     found = _audited(query_rows(fresh, store, query, pin.cut), fresh, store, view, pin, picked)
     if not found.findings or view.root is None or not leaves_ties_open(view.root):
         return found
-    return _audited(
-        Planned(fresh, store, query.tables, pin.cut).frame(lowered(view.root)), fresh, store, view, pin, picked
-    )
+    planned = planned_rows(fresh, store, view.root, query, pin.cut)
+    return _audited(planned, fresh, store, view, pin, picked)
 
 
 def _audited(
