@@ -37,8 +37,11 @@ class Repairer:
 
     def repair(self, structure: Callable[[], list[Finding]], views: Collection[str]) -> None:
         """Mend the structure, as it is found to be now, and compute anew these views and those that rest on it."""
+        documents = fsck_documents(self._store)
+        self._do_without(documents)
+        if any(not f.repairable for f in documents):
+            return  # without its catalog nothing can be said of the rest
         lost = self._taken_back()
-        self._do_without(fsck_documents(self._store))
         found = [f for f in structure() if f.repairable]
         done = committed(self._store)
         end = self._end({f.place[0] for f in found}, done.cut)
