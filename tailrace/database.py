@@ -303,7 +303,7 @@ class Database:
         say = progress or (lambda _: None)
         auditor = Auditor(self._store, self._catalog, lambda: self.spark)
         report = auditor.audit(views, picked, say)
-        if not repair or report.ok:
+        if not repair or not any(f.repairable for f in report.findings):
             return report
         say(Step("repairing"))
         with self._builder.changing():

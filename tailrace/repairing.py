@@ -22,6 +22,7 @@ from tailrace.store import mend
 from tailrace.store.base import Cut
 from tailrace.store.lmdb import LmdbStore
 from tailrace.verify.findings import Finding, concerned
+from tailrace.verify.fsck import fsck_documents
 from tailrace.verify.names import states
 from tailrace.views.catalog import Catalog
 
@@ -36,8 +37,11 @@ class Repairer:
 
     def repair(self, structure: Callable[[], list[Finding]], views: Collection[str]) -> None:
         """Mend the structure, as it is found to be now, and compute anew these views and those that rest on it."""
+        documents = fsck_documents(self._store)
+        self._do_without(documents)
+        if any(not f.repairable for f in documents):
+            return  # without its catalog nothing can be said of the rest
         lost = self._taken_back()
-        self._mend_documents(structure())
         found = [f for f in structure() if f.repairable]
         done = committed(self._store)
         end = self._end({f.place[0] for f in found}, done.cut)
@@ -67,8 +71,8 @@ class Repairer:
         known = states(self._catalog)
         return {name for number in numbers if number in known for name in known[number].views}
 
-    def _mend_documents(self, found: Sequence[Finding]) -> None:
-        self._store.change_documents({f.place[1]: None for f in found if f.repairable and f.place[0] == "document"})
+    def _do_without(self, documents: Sequence[Finding]) -> None:
+        self._store.change_documents({f.place[1]: None for f in documents if f.repairable})
 
     def _mend(self, found: Sequence[Finding], epoch: int) -> None:
         by_id = {t.id: t for t in self._catalog.tables.values()}

@@ -92,7 +92,7 @@ def _held(txn: Any, undo: Any, marks: Any, state: int, filled: bool) -> Held:
     value = txn.get(state_prefix(state), db=marks)
     with txn.cursor(undo) as cursor:
         undos = tuple(undo_epochs(cursor, state, 0, LAST))
-    damaged = {epoch: reason for epoch in undos if (reason := _undo_fault(Undo(txn, undo, state, epoch)))}
+    damaged = {epoch: reason for epoch in undos if (reason := _undo_fault(txn, undo, state, epoch))}
     return Held(state, filled, value is not None, mark_of(value), undos, damaged)
 
 
@@ -106,10 +106,11 @@ def _states(txn: Any, db: Any) -> Iterator[int]:
             more = state < 2**32 - 1 and cursor.set_range(state_prefix(state + 1))
 
 
-def _undo_fault(undo: Undo) -> str | None:
+def _undo_fault(txn: Any, db: Any, state: int, epoch: int) -> str | None:
     """Why an undo record cannot be used, if so: it must be whole, and its keys in order."""
     last: bytes | None = None
     try:
+        undo = Undo(txn, db, state, epoch)
         undo.require()
         for key, _ in undo.items():
             if last is not None and key <= last:

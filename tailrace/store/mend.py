@@ -18,7 +18,7 @@ from tailrace.store.base import Cut, TableDef
 from tailrace.store.env import Environment
 from tailrace.store.inspect import LAST, base
 from tailrace.store.lmdb import LmdbStore
-from tailrace.store.shards import Mark, Undo, mark_bytes, mark_of, state_prefix, undo_epochs
+from tailrace.store.shards import Mark, Undo, mark_bytes, mark_of, state_prefix, undo_epochs, undo_keys
 
 
 def roll_back(store: LmdbStore, epoch: int) -> list[tuple[int, int]]:
@@ -44,8 +44,8 @@ def _applied(value: bytes, epoch: int) -> bool:
 
 def _roll_back(txn: Any, environment: Environment, state: int, epoch: int) -> bool:
     data, undo_db = environment.databases["data"], environment.databases["undo"]
-    undo = Undo(txn, undo_db, state, epoch)
     try:
+        undo = Undo(txn, undo_db, state, epoch)
         undo.require()
         olds = list(undo.items())
     except (Corrupt, pa.ArrowException, OSError, struct.error, ValueError, TypeError):
@@ -55,7 +55,7 @@ def _roll_back(txn: Any, environment: Environment, state: int, epoch: int) -> bo
             txn.delete(state_prefix(state) + key, db=data)
         else:
             txn.put(state_prefix(state) + key, old, db=data)
-    undo.remove()
+    _remove_undo(txn, undo_db, state, epoch)
     mark = mark_of(txn.get(state_prefix(state), db=environment.databases["marks"]))
     oldest = mark.oldest if mark is not None and olds is not None else epoch - 1
     _mark(txn, environment, state, epoch - 1, min(oldest, epoch - 1))
@@ -70,8 +70,13 @@ def mend_state(store: LmdbStore, shard: int, state: int, committed: int) -> None
         with txn.cursor(undo_db) as cursor:
             epochs = list(undo_epochs(cursor, state, 0, LAST))
         for epoch in epochs:
-            Undo(txn, undo_db, state, epoch).remove()
+            _remove_undo(txn, undo_db, state, epoch)
         _mark(txn, environment, state, committed, committed)
+
+
+def _remove_undo(txn: Any, db: Any, state: int, epoch: int) -> None:
+    for key in undo_keys(txn, db, state, epoch):
+        txn.delete(key, db=db)
 
 
 def _mark(txn: Any, environment: Environment, state: int, applied: int, oldest: int) -> None:

@@ -75,6 +75,18 @@ def undo_epochs(cursor: Any, state: int, first: int, last: int) -> Iterator[int]
         first = epoch + 1
 
 
+def undo_keys(txn: Any, db: Any, state: int, epoch: int) -> list[bytes]:
+    """The keys under which an undo record lies, whatever there is of it."""
+    prefix = _EPOCH.pack(state, epoch)
+    found = []
+    with txn.cursor(db) as cursor:
+        more = cursor.set_range(prefix)
+        while more and cursor.key().startswith(prefix):
+            found.append(bytes(cursor.key()))
+            more = cursor.next()
+    return found
+
+
 class Undo:
     """What one epoch's keys of one state held before it."""
 
@@ -89,24 +101,10 @@ class Undo:
 
     def require(self) -> None:
         """ValueError if a part of it is missing, or one more is there."""
-        kept = [key for key, _ in self._kept()]
+        kept = undo_keys(self._txn, self._db, *self._at)
         wanted = [_EPOCH.pack(*self._at), *(_CHUNK.pack(*self._at, n) for n in range(self.chunks))]
         if kept != wanted:
             raise ValueError(f"{len(kept)} parts instead of {len(wanted)}")
-
-    def _kept(self) -> Iterator[tuple[bytes, bytes]]:
-        low, high = prefix_range(_EPOCH.pack(*self._at))
-        with self._txn.cursor(self._db) as cursor:
-            if cursor.set_range(low):
-                for key, value in cursor.iternext():
-                    if high is not None and key >= high:
-                        return
-                    yield key, value
-
-    def remove(self) -> None:
-        """Delete the record, whatever there is of it; in a write transaction."""
-        for key in [key for key, _ in self._kept()]:
-            self._txn.delete(key, db=self._db)
 
     def find(self, key: bytes) -> tuple[bool, bytes | None]:
         """Whether the epoch changed this key, and what it held before."""

@@ -69,6 +69,16 @@ def entry(db: tr.Database, state: int, change: Change, database: str = "data", n
     raise AssertionError(f"state {state} has no entries")
 
 
+def undos(db: tr.Database, state: int) -> dict[int, dict[bytes, bytes]]:
+    """The undo records of a state, by shard."""
+    found = {}
+    for index in range(db._store.shards):
+        environment = db._store.shard(index).environment
+        with environment.read() as txn, txn.cursor(environment.databases["undo"]) as cursor:
+            found[index] = {bytes(k): bytes(v) for k, v in cursor if bytes(k)[:4] == state.to_bytes(4)}
+    return found
+
+
 def marks(db: tr.Database, state: int) -> dict[int, bytes]:
     """The marks of a state, by shard."""
     found = {}

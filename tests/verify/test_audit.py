@@ -14,6 +14,8 @@ from damage import entry, flip, goes_on, state_of, told, write
 
 import tailrace as tr
 from tailrace.errors import BadKey
+from tailrace.maintain import builds
+from tailrace.maintain.rebuild import Rebuild
 
 EVERY_KIND = {
     **damage.VIEWS,
@@ -58,6 +60,23 @@ def test_a_healthy_store_has_nothing_wrong_while_writers_and_epochs_go_on(tmp_pa
         assert report.entries > 100
         assert list(report.views) == db.views()
         assert not any((Path(db.path) / "scratch").iterdir())
+
+
+def test_large_tables_are_taken_in_chunk_by_chunk(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builds, "AT_ONCE", 0)
+    monkeypatch.setattr(builds, "CHUNK", 15)
+    chunks: list[int] = []
+    step = Rebuild._in_chunks
+
+    def counted(self: Rebuild, *args: Any) -> int:
+        chunks.append(step(self, *args))
+        return chunks[-1]
+
+    monkeypatch.setattr(Rebuild, "_in_chunks", counted)
+    assert db.audit().ok
+    assert chunks[0] > 4
+    entry(db, state_of(db, "bag"), lambda v: flip(v, 0))
+    assert {f.views for f in db.audit().findings} == {("bag",)}
 
 
 def test_damaged_rows_of_views(db: tr.Database) -> None:

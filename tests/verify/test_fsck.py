@@ -72,13 +72,49 @@ def test_damaged_marks_are_mended(db: tr.Database, kind: str) -> None:
     goes_on(db, 10)
 
 
+UNDOS: dict[str, tuple[int, damage.Change]] = {
+    "cut": (1, lambda v: v[: len(v) // 2]),
+    "garbage": (1, lambda v: bytes(len(v))),
+    "gone": (1, lambda v: None),
+    "uncounted": (0, lambda v: v[:1]),
+    "miscounted": (0, lambda v: bytes([9, 0, 0, 0])),
+}
+
+
 def test_damaged_undo_records(db: tr.Database) -> None:
+    state = state_of(db, "totals")
     with pinned(db._store):
         write(db, 3)
         db.refresh()
-        shard = entry(db, state_of(db, "totals"), lambda v: v[: len(v) // 2], "undo", number=1)
-        found = structure(db)
-        assert found == {(f"undo records in shard {shard}: rows of totals", "damaged"): 1}
+        for number, change in UNDOS.values():
+            right = damage.undos(db, state)
+            shard = entry(db, state, change, "undo", number)
+            assert structure(db) == {(f"undo records in shard {shard}: rows of totals", "damaged"): 1}
+            for key, value in right[shard].items():
+                damage.put(db, shard, "undo", key, value)
+            assert structure(db) == {}
+        entry(db, state, UNDOS["cut"][1], "undo", 1)
+    report = db.audit(repair=True)
+    assert report.ok, report
+    goes_on(db, 10)
+
+
+def test_an_open_epoch_with_a_damaged_undo_record(db: tr.Database) -> None:
+    """The epoch has been applied, but not committed, and cannot be tried again: it is taken back, and done anew."""
+    write(db, 3)
+    change = db._store.change_documents
+
+    def fail(changes: dict[str, Any]) -> None:
+        if changes.get("committed") is not None:
+            raise OSError("no")
+        change(changes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(db._store, "change_documents", fail)
+        with pytest.raises(OSError, match="no"):
+            db.refresh()
+    shard = entry(db, state_of(db, "totals"), UNDOS["cut"][1], "undo", 1)
+    assert (f"undo records in shard {shard}: rows of totals", "damaged") in structure(db)
     report = db.audit(repair=True)
     assert report.ok, report
     goes_on(db, 10)
