@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tailrace.commands import epochs, files, rows, shows, stores
+from tailrace.commands import audits, epochs, files, histories, rows, shows, stores
 from tailrace.commands.verb import Verb
 from tailrace.version import VERSION
 
@@ -23,7 +23,7 @@ app = typer.Typer(
 _PANELS: dict[str, tuple[Callable[..., Any], ...]] = {
     "A store": (stores.init, stores.sql, stores.status, stores.explain),
     "Rows": (rows.put, rows.delete, rows.get, rows.scan, files.load),
-    "Views": (epochs.refresh, epochs.run, epochs.verify),
+    "Views": (epochs.refresh, epochs.run, epochs.verify, audits.audit, histories.record, histories.check),
     "More": (shows.demo, shows.bench),
 }
 for _panel, _verbs in _PANELS.items():

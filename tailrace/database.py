@@ -6,30 +6,41 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace.building import Builder, Say
-from tailrace.errors import Closed, NotAStore, UnknownName
+from tailrace.admission import admit, allow
+from tailrace.auditing import Auditor
+from tailrace.building import Builder, Say, Step
+from tailrace.errors import Closed, NotAStore, StoreError, UnknownName
 from tailrace.explaining import explain_data, explain_text
 from tailrace.maintain import records
-from tailrace.maintain.epochs import LARGEST, Epoch, Epochs, committed
+from tailrace.maintain.epochs import LARGEST, Epoch, Epochs
 from tailrace.maintain.lock import held
 from tailrace.maintained import maintained
+from tailrace.repairing import Repairer
 from tailrace.signals import caught
+from tailrace.snapshots import Snapshot
 from tailrace.statements import Runner
 from tailrace.status import Status, status
 from tailrace.store import lmdb, settings
 from tailrace.store.base import TableDef
 from tailrace.store.tables import Table
+from tailrace.transactions import Transaction
+from tailrace.verify.checking import BOUND, Checked, check_file
+from tailrace.verify.findings import AuditReport, concerned
 from tailrace.verify.recompute import Report, verify
+from tailrace.verify.recording import Recording, recorded
+from tailrace.verify.rows import Picked
 from tailrace.views.catalog import Catalog, ViewDef
 from tailrace.views.frames import readable
 from tailrace.views.serve import View
+from tailrace.views.waiting import PATIENCE, Latest, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +55,7 @@ def open(
     durable: bool = True,
     map_size: int | None = None,
     max_epoch: int = LARGEST,
+    max_lag: int | None = None,
     spark: SparkSession | None = None,
 ) -> Database:
     """Open the store in a directory, making it if there is none (and `create` is true).
@@ -52,6 +64,7 @@ def open(
     durable         every write is on disk when it returns; False trusts the operating system not to crash
     map_size        the most bytes that each part of the store may grow to; may be raised when no process has it open
     max_epoch       the most operations one epoch takes on
+    max_lag         operations that views may be behind before writers are slowed; kept in the store, 1,000,000 at first
     spark           a session to run in; by default the active one, or a local one started when needed
     """
     directory = Path(path)
@@ -64,7 +77,24 @@ def open(
         )
     elif map_size is not None:
         settings.enlarge(directory, map_size)
-    return Database(lmdb.LmdbStore(directory), max_epoch, spark)
+    store = lmdb.LmdbStore(directory)
+    if max_lag is not None:
+        allow(store, max_lag)
+    return Database(store, max_epoch, spark)
+
+
+def check(
+    path: str | os.PathLike[str], *, search: bool = False, bound: int = BOUND, spark: SparkSession | None = None
+) -> Checked:
+    """How consistent the views of a recording were: the level that each reached, and if not a higher one, why not.
+
+    search   judge by the states alone, even if they name their cuts
+    bound    the most base states that are looked at for each view then; each costs a query
+    spark    a session to run in; by default the active one, or a local one started when needed
+    """
+    from tailrace.source.session import session
+
+    return check_file(session(spark), Path(path), search=search, bound=bound)
 
 
 class Database:
@@ -78,6 +108,7 @@ class Database:
         self._builder = Builder(store, self._catalog, self._epochs, lambda: self.spark)
         self._guard = threading.Lock()  # of the session; epochs and catalog changes have the store's own locks
         self._asked_to_stop = False
+        self._snapshots: set[Snapshot] = set()  # that are open: they are closed with the store
         self._closed = False
 
     @property
@@ -121,7 +152,7 @@ class Database:
     def table(self, name: str) -> Table:
         self._check()
         definition = self._catalog.table(name)
-        return Table(self._store, definition, lambda: self._still(definition))
+        return Table(self._store, definition, lambda: self._still(definition), lambda: admit(self._store))
 
     def view(self, name: str) -> View:
         self._check()
@@ -130,7 +161,23 @@ class Database:
             self._check()
             return self._catalog.view(name)
 
-        return View(self._store, find(), lambda: committed(self._store).epoch, find)
+        return View(self._store, find(), Latest(self._store), find)
+
+    def snapshot(self, *, at_least: Position | None = None, timeout: float | None = PATIENCE) -> Snapshot:
+        """Tables and views at one cut, the committed one, for as long as the `with` block lasts.
+
+        With `at_least` it waits for a cut that covers a position, as reads of views do.
+        """
+        self._check()
+        Latest(self._store).wait("the committed epoch", at_least, timeout)
+        snapshot = Snapshot(self._store, self._catalog, lambda: self.spark, self._check, self._snapshots.discard)
+        self._snapshots.add(snapshot)
+        return snapshot
+
+    def transaction(self) -> Transaction:
+        """Writes to several tables that become one, all or nothing, when the `with` block ends."""
+        self._check()
+        return Transaction(self._store, self._catalog.table, self._still, lambda: admit(self._store))
 
     def _still(self, definition: TableDef) -> None:
         """Refuse a handle whose table was dropped: what it says would be lost, or out of date."""
@@ -222,6 +269,50 @@ class Database:
             definition = self._catalog.view(view)
             return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
 
+    def record(
+        self, path: str | os.PathLike[str], views: Sequence[str] | None = None
+    ) -> AbstractContextManager[Recording]:
+        """Record what views (all by default) show, epoch by epoch, and what happens to their tables, inside the block.
+
+        The file at `path` is there when the block ends; `tailrace.check(path)` says how consistent it all was.
+        """
+        self._check()
+        names = [self._catalog.view(name).name for name in views] if views is not None else self.views()
+        if not names:
+            raise StoreError(message="there is no view to record; create one first")
+        return recorded(self._store, self._catalog, Path(path), list(dict.fromkeys(names)))
+
+    def audit(
+        self,
+        views: Sequence[str] | None = None,
+        *,
+        sample: float | None = None,
+        start: Any = None,
+        stop: Any = None,
+        repair: bool = False,
+        progress: Say | None = None,
+    ) -> AuditReport:
+        """Look for anything wrong with the store and with these views, all by default, while maintenance goes on.
+
+        Views are recomputed at their cut and compared row by row: whole, a `sample` (0 to 1) of their keys, or those
+        with start <= key < stop. Whole ones are also built anew beside, and all states behind them compared byte by
+        byte. With `repair` what was found is mended in one epoch; the report says what is left and what was mended.
+        """
+        self._check()
+        picked = Picked(sample, start, stop)
+        say = progress or (lambda _: None)
+        auditor = Auditor(self._store, self._catalog, lambda: self.spark)
+        report = auditor.audit(views, picked, say)
+        if not repair or report.ok:
+            return report
+        say(Step("repairing"))
+        with self._builder.changing():
+            wrong = concerned(report.findings)
+            Repairer(self._store, self._catalog, self._epochs).repair(
+                lambda: auditor.structure(tables=picked.everything), wrong
+            )
+        return auditor.audit(views, picked, say).after(report)
+
     def status(self) -> Status:
         """Tables, views, the committed epoch, and how far behind the views are."""
         self._check()
@@ -232,6 +323,8 @@ class Database:
     def close(self) -> None:
         """Close the store. The Spark session, which may have other users, stays."""
         if not self._closed:
+            for snapshot in list(self._snapshots):
+                snapshot.close()
             self._closed = True
             self.stop()
             self._store.close()

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tailrace import types
 from tailrace.errors import SqlError, Unsupported
-from tailrace.maintain.typer import SparkTyper, reason
+from tailrace.maintain.typer import FAILURES, SparkTyper, reason
 from tailrace.plan import recomputable
 from tailrace.plan.build import Built, build_view
-from tailrace.plan.nodes import Node, Scan, walk
+from tailrace.plan.nodes import Node, Scan, tables
 from tailrace.plan.reuse import reuse
 from tailrace.plan.rewrites import rewrite
 from tailrace.plan.statements import CreateView, parse_query
@@ -46,14 +45,13 @@ def define(spark: SparkSession, names: Names, wanted: CreateView) -> ViewDef:
         if wanted.refresh == "incremental":
             raise
         return _recomputed(spark, names, wanted, error)
-    tables = frozenset(n.table_id for n in walk(root) if isinstance(n, Scan))
     full = wanted.refresh == "full"
     if full:  # Spark decides then what the plan would decide itself, as which rows a LIMIT keeps
         _require_deterministic(names, wanted, uses)
     place = recomputable.recomputed_place(columns, root.key) if full else view_place(root)
     said = ASKED if full else ""
     kept = (wanted.refresh, said, order)
-    return ViewDef(wanted.name, wanted.query_sql, root, columns, root.key, place, uses, tables, *kept)
+    return ViewDef(wanted.name, wanted.query_sql, root, columns, root.key, place, uses, tables(root), *kept)
 
 
 def _planned(
@@ -85,6 +83,9 @@ def _planned(
     kinds, planned = [c.type for c in columns], [c.type for c in root.columns]
     if kinds != planned:
         raise Unsupported(construct="this query", reason=f"Spark types it {kinds}, the plan {planned}")
+    called, named = [c.name.lower() for c in columns], [c.name.lower() for c in root.columns]
+    if called != named and sorted(called) == sorted(named):
+        raise Unsupported(construct="this query", reason=f"Spark gives the columns {called}, the plan {named}")
     for kind in kinds:
         types.arrow(kind)
     return Built(root, built.order), columns, tuple(sorted(uses))
@@ -118,12 +119,12 @@ def _recomputed(spark: SparkSession, names: Names, wanted: CreateView, error: Sq
 def _analysed(spark: SparkSession, names: Names, sql: str, uses: tuple[str, ...]) -> tuple[Column, ...]:
     """The view's columns as Spark names and types them."""
     fresh = session(spark)
-    for name in uses:
-        nulls = (f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in names.source(name).columns)
-        fresh.range(0).selectExpr(*nulls).createOrReplaceTempView(f"`{name}`")
     try:
+        for name in uses:
+            nulls = (f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in names.source(name).columns)
+            fresh.range(0).selectExpr(*nulls).createOrReplaceTempView(f"`{name}`")
         schema = fresh.sql(sql).schema
-    except PySparkException as error:
+    except FAILURES as error:
         raise SqlError(message=reason(error)) from None
     return tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
 

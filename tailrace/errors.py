@@ -14,7 +14,10 @@
     │   ├── UnknownColumn         a row has a column its table lacks
     │   ├── NoSuchRow             an update of a row that is not there
     │   ├── BadKey                a key of the wrong shape for the table or view
-    │   └── BadFile               a file to load is broken (with the line)
+    │   ├── BadPosition           a position to wait for that no write here has returned
+    │   ├── BadFile               a file to load is broken (with the line)
+    │   ├── BadRecording          a file to check is no recording, or a damaged one
+    │   └── BadHistory            a history to check is not one
     ├── StoreError                the store on disk
     │   ├── NotAStore             the directory holds something else
     │   ├── NewerFormat           the directory was written by a newer Tailrace
@@ -24,8 +27,10 @@
     │   ├── Corrupt               a checksum or a structure is wrong
     │   ├── OffsetGap             the log has a hole
     │   ├── SnapshotGone          the epoch asked for is no longer held
+    │   ├── Ended                 a snapshot or a transaction was used after its end
     │   └── Closed                the handle was closed
     └── EpochError                maintenance
+        ├── Timeout               the views do not cover what was waited for
         ├── BuildFailed           a view could not be built, or be replaced; nothing of it is kept
         ├── EpochsLocked          another process runs epochs
         └── EpochFailed           the Spark job of an epoch failed; nothing was committed
@@ -42,13 +47,17 @@ from typing import Any
 
 __all__ = [
     "BadFile",
+    "BadHistory",
     "BadKey",
+    "BadPosition",
+    "BadRecording",
     "BadValue",
     "BeingBuilt",
     "BuildFailed",
     "Closed",
     "Corrupt",
     "DataError",
+    "Ended",
     "EnvironmentFault",
     "EpochError",
     "EpochFailed",
@@ -69,6 +78,7 @@ __all__ = [
     "StoreFull",
     "SyntaxFault",
     "TailraceError",
+    "Timeout",
     "UnknownColumn",
     "UnknownName",
     "Unsupported",
@@ -164,8 +174,20 @@ class BadKey(DataError):
     template = "{name!r} is keyed by {columns}: {reason}"
 
 
+class BadPosition(DataError):
+    template = "{position!r} is no position of this store: its newest transaction is {newest}"
+
+
 class BadFile(DataError):
     template = "{path}: {message}; nothing was loaded"
+
+
+class BadRecording(DataError):
+    template = "{path} cannot be checked: {reason}"
+
+
+class BadHistory(DataError):
+    template = "history of {name}: {reason}"
 
 
 class StoreError(TailraceError):
@@ -193,15 +215,22 @@ class ReadOnly(StoreError):
 
 
 class Corrupt(StoreError):
-    template = "{where} is damaged: {reason}"
+    template = "{where} is damaged: {reason}. `tailrace audit` finds all damage, `tailrace audit --repair` mends it"
 
 
 class OffsetGap(StoreError):
-    template = "log of node {node}: expected offset {expected}, found {found}"
+    template = (
+        "log of node {node}: expected offset {expected}, found {found}."
+        " `tailrace audit` finds all damage, `tailrace audit --repair` mends it"
+    )
 
 
 class SnapshotGone(StoreError):
     template = "epoch {epoch} of {name!r} is no longer held (oldest: {oldest}); read again"
+
+
+class Ended(StoreError):
+    template = "this {what} has ended; begin another"
 
 
 class Closed(StoreError):
@@ -210,6 +239,10 @@ class Closed(StoreError):
 
 class EpochError(TailraceError):
     pass
+
+
+class Timeout(EpochError):
+    template = "{name} is at position {covered}, {behind} short of {wanted}, after {waited:.1f} s; {advice}"
 
 
 class BuildFailed(EpochError):

@@ -14,17 +14,29 @@ from tailrace.views.catalog import Catalog, Making, ViewDef
 def maintained(catalog: Catalog) -> Maintained:
     """All tables, views and states."""
     views = list(catalog.views.values())
-    always = [_sink(v) for v in views if v.refresh == "incremental"]
+    always = sinks([v for v in views if v.refresh == "incremental"])
     tables = {t.id: t for t in catalog.tables.values()}
     decided = [chosen(catalog, v) for v in views if v.refresh != "incremental"]
     under_way = [build_of(m) for m in catalog.making.values() if not m.failed]
-    return Maintained(tables, [s for s in always if s is not None], catalog.states, decided, under_way)
+    return Maintained(tables, always, catalog.states, decided, under_way)
+
+
+def sinks(views: Sequence[ViewDef]) -> list[ViewSink]:
+    """Those of the views that are kept by deltas, as epochs see them."""
+    return [s for v in views if (s := _sink(v)) is not None]
 
 
 def build_of(making: Making) -> Build:
     """A build as epochs carry it along."""
-    sinks = tuple(s for v in making.draft.views if (s := _sink(v)) is not None)
-    return Build(making.name, sinks, making.draft.states, making.tables, making.loaded, making.rows, making.total)
+    return Build(
+        making.name,
+        tuple(sinks(making.draft.views)),
+        making.draft.states,
+        making.tables,
+        making.loaded,
+        making.rows,
+        making.total,
+    )
 
 
 def _sink(view: ViewDef) -> ViewSink | None:

@@ -5,21 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from sqlglot import exp
 
 from tailrace import types
 from tailrace.building import Builder, Say, Step
 from tailrace.definitions import Names, define, redefine
 from tailrace.errors import BeingBuilt, NameTaken, SqlError, UnknownName
-from tailrace.maintain.typer import reason
-from tailrace.plan import dialect
 from tailrace.plan.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
-from tailrace.source.frames import table_rows
-from tailrace.source.session import session
+from tailrace.querying import answer
 from tailrace.store.base import Store
 from tailrace.views.catalog import Catalog, ViewDef
-from tailrace.views.frames import readable, view_frame
+from tailrace.views.frames import pinned_relations
 
 if TYPE_CHECKING:
     from tailrace.database import Database
@@ -188,23 +183,5 @@ class Runner:
     # queries
 
     def query(self, text: str) -> pa.Table:
-        spark = session(self._db.spark)
-        mentioned = self._mentioned(text)
-        with readable(self._store, self._catalog, mentioned) as pin:
-            for name in mentioned:
-                if name in self._catalog.views:
-                    view = self._catalog.views[name]
-                    found = view_frame(spark, self._store.path, self._store.shards, view, pin.epoch)
-                else:
-                    table = self._catalog.tables[name]
-                    found = table_rows(spark, self._store.path, self._store.nodes, table, pin.cut)
-                found.createOrReplaceTempView(f"`{name}`")
-            try:
-                return spark.sql(text).toArrow()
-            except PySparkException as error:
-                raise SqlError(message=reason(error)) from None
-
-    def _mentioned(self, text: str) -> set[str]:
-        tree = dialect.parse(text)
-        names = {t.name.lower() for part in tree for t in part.find_all(exp.Table)}
-        return {n for n in names if n in self._catalog.views or n in self._catalog.tables}
+        with pinned_relations(self._store, self._catalog) as (pin, relations):
+            return answer(self._db.spark, self._store, relations, text, pin)

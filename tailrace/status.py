@@ -6,15 +6,21 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tailrace.admission import Lag, allowed
 from tailrace.maintain import records
 from tailrace.maintain.epochs import committed
+from tailrace.maintain.lock import runner
 from tailrace.store.base import Store
+from tailrace.store.pins import standing
 from tailrace.views.catalog import Catalog
 
 
 @dataclass(frozen=True)
 class Status:
     """`lag_operations` are logged but not yet in the views; `lag_seconds` is the age of the oldest of them.
+
+    `runner` is who runs epochs now, if anybody. Writers are slowed while the lag is over `max_lag`: a write now waits
+    up to `delay` seconds. `pins` are snapshots and running queries, for which what was is kept, the oldest first.
 
     A view's `refreshed` says how an epoch brought it up to date last, if it may be recomputed; `epochs` are
     the last ones, the newest first. In `building` are views that are on their way, with the rows of their tables
@@ -27,6 +33,10 @@ class Status:
     lag_operations: int
     lag_seconds: float
     committed_at: float | None
+    runner: dict[str, Any] | None
+    max_lag: int
+    delay: float
+    pins: list[dict[str, Any]]
     tables: list[dict[str, Any]]
     views: list[dict[str, Any]]
     building: list[dict[str, Any]]
@@ -39,14 +49,19 @@ class Status:
 def status(store: Store, catalog: Catalog) -> Status:
     done, newest = committed(store), store.newest_cut()
     epochs = records.recent(store)
+    runs, lag = runner(store.path), Lag(newest.operations - done.cut.operations, allowed(store))
     waiting = store.written_at(done.cut.transaction) if newest.transaction > done.cut.transaction else None
     return Status(
         path=store.path,
         epoch=done.epoch,
         cut=list(done.cut.offsets),
-        lag_operations=newest.operations - done.cut.operations,
+        lag_operations=lag.operations,
         lag_seconds=max(0.0, time.time() - waiting) if waiting is not None else 0.0,
         committed_at=done.at or None,
+        runner=runs,
+        max_lag=lag.allowed,
+        delay=lag.delay if runs else 0.0,
+        pins=standing(store),
         tables=[
             {"name": t.name, "key": list(t.key), "columns": {c.name: c.type for c in t.columns}}
             for t in sorted(catalog.tables.values(), key=lambda t: t.name)

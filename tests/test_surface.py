@@ -15,15 +15,19 @@ from tailrace import errors
 from tailrace.store.env import translate
 
 NAMES = [
+    "AuditReport",
     "Cut",
     "Database",
     "Epoch",
     "Report",
+    "Snapshot",
     "Table",
     "TailraceError",
+    "Transaction",
     "View",
     "Written",
     "__version__",
+    "check",
     "errors",
     "open",
 ]

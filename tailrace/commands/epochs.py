@@ -59,6 +59,10 @@ def run(
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="End when the views have everything that was written.")
     ] = False,
+    max_lag: Annotated[
+        int | None,
+        typer.Option(min=1, help="Slow writers when views are so many operations behind.", show_default="as it is"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Keep every view fresh: refresh again and again, one line per epoch, until SIGINT or SIGTERM.
@@ -67,7 +71,7 @@ def run(
       tailrace run shop --interval 0.5
       tailrace run shop --json >> epochs.jsonl
     """
-    with opened(directory) as db:
+    with opened(directory, max_lag) as db:
 
         def tell(epoch: Epoch) -> None:
             _tell(db, epoch, as_json)

@@ -19,9 +19,20 @@ from tailrace.store.convert import key_values
 from tailrace.store.tables import Table
 from tailrace.types import Column
 from tailrace.views.serve import View
+from tailrace.views.waiting import PATIENCE
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="The table.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A table or a view.", show_default=False)]
+AtLeast = Annotated[
+    int | None,
+    typer.Option(
+        "--at-least",
+        metavar="POSITION",
+        help="Wait until the view covers this position (put and delete print theirs).",
+        show_default=False,
+    ),
+]
+Patience = Annotated[float, typer.Option("--timeout", min=0, help="Seconds that --at-least waits at most.")]
 
 
 def put(
@@ -73,13 +84,16 @@ def _tell(written: Written, done: str, as_json: bool) -> None:
     if as_json:
         output.print_json({"transaction": written.transaction, "operations": written.operations})
     else:
-        print(f"{written.operations:,} {'row' if written.operations == 1 else 'rows'} {done}")
+        rows = "row" if written.operations == 1 else "rows"
+        print(f"{written.operations:,} {rows} {done}, position {written.transaction}")
 
 
 def get(
     directory: Dir,
     name: Name,
     key: Annotated[list[str] | None, typer.Argument(metavar="KEY", help="The key.", show_default=False)] = None,
+    at_least: AtLeast = None,
+    timeout: Patience = PATIENCE,
     as_json: Json = False,
 ) -> None:
     r"""Read one row by its key: the newest of a table, or that of the committed epoch of a view.
@@ -91,11 +105,16 @@ def get(
       tailrace get shop spend 7
       tailrace get shop lines 1 4
       tailrace get shop spend '\[null]'
+      tailrace get shop spend 7 --at-least 1042 --timeout 5
     """
     with opened(directory) as db:
         source = _relation(db, name)
         columns = _key_columns(source)
-        row = source.get(text.key_of(source.name, columns, key or []) if columns is not None else ())
+        found = text.key_of(source.name, columns, key or []) if columns is not None else ()
+        if isinstance(source, View):
+            row = source.get(found, at_least=at_least, timeout=timeout)
+        else:
+            row = source.get(found)  # a table's newest row covers every position
     if row is not None:
         output.print_row(row, as_json=as_json)
         return
@@ -139,6 +158,8 @@ def scan(
     start: Annotated[str | None, _bound("--start")] = None,
     stop: Annotated[str | None, _bound("--stop")] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows.", show_default=False)] = None,
+    at_least: AtLeast = None,
+    timeout: Patience = PATIENCE,
     as_json: Json = False,
 ) -> None:
     """Read the rows of a table or a view, all or a range: by key, a view with ORDER BY as that says.
@@ -159,7 +180,10 @@ def scan(
             if given is not None
         }
         if isinstance(source, View):
-            found = source.scan(bounds.pop("prefix", None), **bounds, limit=limit)
+            start_, stop_ = bounds.get("start"), bounds.get("stop")
+            found = source.scan(
+                bounds.get("prefix"), start=start_, stop=stop_, limit=limit, at_least=at_least, timeout=timeout
+            )
         else:
             found = _scan_table(source, columns, bounds, limit)
     output.print_rows(found, as_json=as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -126,6 +127,15 @@ def _print_status(found: Status) -> None:
     if found.lag_operations:
         lag = f"views are {found.lag_operations:,} operations and {found.lag_seconds:,.1f} s behind"
     print(f"{found.path}: epoch {found.epoch}, {lag}")
+    if runs := found.runner:
+        print(f"epochs are run by process {runs['pid']} ({runs['command']}, since {runs['since']})")
+    else:
+        print("nobody runs epochs")
+    if found.delay:
+        print(f"writers are slowed: each write waits up to {found.delay:,.2f} s (max_lag is {found.max_lag:,})")
+    for pin in found.pins:
+        age = time.time() - pin["at"]
+        print(f"epoch {pin['epoch']} is kept for process {pin['pid']}, for {age:,.1f} s now")
     rows = []
     for kind, listed in (("table", found.tables), ("view", found.views)):
         for entry in listed:

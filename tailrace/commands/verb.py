@@ -52,9 +52,9 @@ def complain(error: Exception, *, as_json: bool) -> None:
     print(said, file=sys.stderr, flush=True)
 
 
-def opened(directory: Path) -> Database:
+def opened(directory: Path, max_lag: int | None = None) -> Database:
     """The store in a directory; no verb but `init` makes one."""
-    return tailrace.open(directory, create=False)
+    return tailrace.open(directory, create=False, max_lag=max_lag)
 
 
 def usage(message: str) -> typer.BadParameter:

@@ -10,8 +10,6 @@ noted and the chunk tried again; so many in a row and the build is given up, for
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -21,7 +19,7 @@ from tailrace.plan.arrangements import arrangements
 from tailrace.plan.nodes import Node
 from tailrace.source.parts import EVERYTHING, Bounds, bounds_from_json, bounds_to_json
 from tailrace.store.base import Store
-from tailrace.store.pins import alive
+from tailrace.store.processes import lives, me
 
 PREFIX = "build:"
 AT_ONCE = 200_000  # rows of tables up to which a view is built in one go
@@ -136,13 +134,13 @@ def failed(store: Store, name: str, reason: str) -> None:
 
 
 def owner() -> dict[str, Any]:
-    return {"pid": os.getpid(), "host": socket.gethostname()}
+    return me()
 
 
 def owned(found: Mapping[str, Any]) -> bool:
     """Whether the process that builds is alive, as far as can be told."""
     by = found["owner"]
-    return by is not None and (by["host"] != socket.gethostname() or alive(by["pid"]))
+    return by is not None and lives(by)
 
 
 def order(tables: Sequence[int], rows: Mapping[int, int]) -> tuple[int, ...]:

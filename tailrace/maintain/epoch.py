@@ -69,24 +69,36 @@ class Maintained:
 class Intent(NamedTuple):
     """An epoch that is begun: its end, how views with a choice are refreshed, and the chunk that a build takes in.
 
-    Written down, it stays so however often the epoch is tried.
+    `again` are the states of views that are computed anew, whatever their policy: to mend them. Written down, it stays
+    so however often the epoch is tried.
     """
 
     epoch: int
     end: Cut
     ways: dict[str, Way]
     load: Load | None
+    again: frozenset[int] = frozenset()
+
+    def recomputes(self, view: str) -> bool:
+        """Whether it was chosen for a view to be recomputed."""
+        return view in self.ways and self.ways[view].taken == "recomputed"
 
     def to_json(self) -> Any:
         ways = {name: [way.taken, way.reason] for name, way in self.ways.items()}
         load = None if self.load is None else self.load.to_json()
-        return {"epoch": self.epoch, "end": [self.end.transaction, self.end.offsets], "ways": ways, "load": load}
+        return {
+            "epoch": self.epoch,
+            "end": [self.end.transaction, self.end.offsets],
+            "ways": ways,
+            "load": load,
+            "again": sorted(self.again),
+        }
 
     @classmethod
     def from_json(cls, found: Any) -> Intent:
         ways = {name: Way(*way) for name, way in found["ways"].items()}
         load = Load.from_json(found["load"]) if found["load"] else None
-        return cls(found["epoch"], Cut.from_json(found["end"]), ways, load)
+        return cls(found["epoch"], Cut.from_json(found["end"]), ways, load, frozenset(found.get("again", ())))
 
 
 def committed(store: Store) -> Committed:

@@ -11,7 +11,7 @@ their part give the same deltas again and keep what they have, so it makes no di
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from tailrace.maintain.recompute import Chosen, replaced
 from tailrace.maintain.reset import sweep
 from tailrace.maintain.stages import Stages
 from tailrace.maintain.typer import FAILURES, reason
+from tailrace.plan.nodes import tables
 from tailrace.plan.refresh import OVERHEAD, Way
 from tailrace.source.assignment import Assignment, Handed, hand_out
 from tailrace.source.parts import Part, next_chunk
@@ -40,6 +41,7 @@ __all__ = ["Committed", "Epoch", "Epochs", "Maintained", "committed"]
 
 SMALL = 50_000  # operations up to which an epoch runs without shuffles
 REUSED = 8  # frames of small epochs that are kept: one for each set of tables that change together
+MENDED = "an audit found it damaged"
 LARGEST = 5_000_000  # operations that one epoch takes on at most
 
 
@@ -87,9 +89,24 @@ class Epochs:
 
     def advance(self, maintained: Maintained, build: Build, rows: int) -> Epoch:
         """One epoch in which a build takes in its next chunk, of so many rows or so."""
-        tables = [maintained.tables[number] for number in build.tables]
-        chunk = next_chunk(self._store, tables, build.loaded, rows, builds.CHUNK_BYTES)
+        listed = [maintained.tables[number] for number in build.tables]
+        chunk = next_chunk(self._store, listed, build.loaded, rows, builds.CHUNK_BYTES)
         return self._next(committed(self._store), maintained, Load(build.name, *chunk) if chunk else None)
+
+    def repair(self, maintained: Maintained, views: Mapping[str, int], end: Cut, mend: Callable[[], None]) -> Epoch:
+        """One epoch that computes views (names and states) anew at a cut, and writes what differs; none is open.
+
+        At the committed cut it changes nothing but what was wrong; with a later one, and all views, it passes over the
+        log up to there without reading it. `mend` is called when the epoch is written down: whatever it changes, what
+        rests on it is computed anew.
+        """
+        done = committed(self._store)
+        ways = {name: Way("recomputed", MENDED) for name in views}
+        intent = Intent(done.epoch + 1, end, ways, None, frozenset(views.values()))
+        self._store.change_documents({"intent": intent.to_json()})
+        faults.point("epoch.intent")
+        mend()
+        return self._next(done, maintained)
 
     def _next(self, done: Committed, maintained: Maintained, load: Load | None = None) -> Epoch:
         began = time.monotonic()
@@ -103,7 +120,8 @@ class Epochs:
         faults.point("epoch.commit")
         seconds, now = time.monotonic() - began, time.time()
         document = {"epoch": intent.epoch, "cut": [intent.end.transaction, intent.end.offsets], "at": now}
-        noted = records.note(intent.epoch, now, operations, seconds, intent.ways)
+        keep = self.keep(done.epoch)
+        noted = records.note(self._store, intent.epoch, intent.end, now, seconds, operations, intent.ways, keep)
         self._store.change_documents(
             {"committed": document, "intent": None, **noted, **self._moved(intent.load, maintained)}
         )
@@ -125,7 +143,7 @@ class Epochs:
     def _build_on(self, done: Committed, intent: Intent, maintained: Maintained, build: Build) -> None:
         """Apply the epoch to views that are being built: changes of what they have, and the chunk that comes."""
         load = intent.load if intent.load is not None and intent.load.build == build.name else None
-        operations = self._store.touched(done.cut, intent.end)
+        operations = self._store.touched(done.cut, intent.end) if build.begun else {}
         concerned = {table for table in build.tables if table in operations and build.holds(table)}
         if load is None and not concerned:
             return
@@ -180,31 +198,44 @@ class Epochs:
         """Apply the epoch to all views; the number of view rows written."""
         if not maintained.count:
             return 0
-        touched = self._store.touched(done.cut, intent.end)
         work = Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end)
-        again = [v for v in maintained.chosen if v.name in intent.ways and intent.ways[v.name].taken == "recomputed"]
-        views = [*maintained.views, *(v.sink for v in maintained.chosen if v.sink is not None and v not in again)]
-        operations = intent.end.operations - done.cut.operations
-        rows = self._work(work, replace(maintained, views=views), frozenset(touched), operations) if views else 0
-        return rows + self._recompute(work, maintained, again, maintained.states_of(views)) if again else rows
+        chosen = [v for v in maintained.chosen if v.state in intent.again or intent.recomputes(v.name)]
+        again = {v.state for v in chosen} | intent.again
+        planned = [*maintained.views, *(v.sink for v in maintained.chosen if v.sink is not None)]
+        views = [v for v in planned if v.state not in again]
+        rows = 0
+        if views:
+            touched = frozenset(self._store.touched(done.cut, intent.end))
+            operations = intent.end.operations - done.cut.operations
+            rows = self._work(work, replace(maintained, views=views), touched, operations) if touched else 0
+        if not again:
+            return rows
+        anew, others = [v for v in planned if v.state in again], maintained.states_of(views)
+        queries = [v for v in chosen if v.sink is None]
+        return rows + self._recompute(work, replace(maintained, views=anew), queries, others)
 
     def _recompute(
-        self, work: Assignment, maintained: Maintained, views: Sequence[Chosen], others: frozenset[int]
+        self, work: Assignment, maintained: Maintained, queries: Sequence[Chosen], others: frozenset[int]
     ) -> int:
-        """Compute views anew at the end of the epoch, with all states that are theirs alone.
+        """Compute views anew at the end of the epoch, by plan or by query, with all states that are theirs alone.
 
         States that other views keep (`others`) were brought to the epoch by deltas before.
         """
         work = replace(work, start=None, fixed=others, reset=True)
-        count = {number: self._store.count(maintained.tables[number]) for v in views for number in v.tables}
-        planned = [v.sink for v in views if v.sink is not None]
-        only = replace(maintained, views=planned)
-        rows = self._work(work, only, None, sum(count.values())) if planned else 0
-        for view in views:
-            if view.sink is None:
-                rows += self._store_query(work, view, sum(count[number] for number in view.tables))
-        sweep(self._store, [*(v.state for v in views), *only.states_of(planned) - others], work.epoch, work.keep)
+        planned = maintained.views
+        rows = self._work(work, maintained, None, self._size(maintained)) if planned else 0
+        for view in queries:
+            rows += self._store_query(work, view, self._counted(maintained, view.tables))
+        views = [*(v.state for v in planned), *(v.state for v in queries)]
+        sweep(self._store, [*views, *maintained.states_of(planned) - others], work.epoch, work.keep)
         return rows
+
+    def _size(self, maintained: Maintained) -> int:
+        """The rows of all tables that these views read."""
+        return self._counted(maintained, {number for view in maintained.views for number in tables(view.root)})
+
+    def _counted(self, maintained: Maintained, numbers: Iterable[int]) -> int:
+        return sum(self._store.count(maintained.tables[number]) for number in numbers)
 
     def _store_query(self, work: Assignment, view: Chosen, size: int) -> int:
         try:
@@ -221,7 +252,7 @@ class Epochs:
         """Fill a new view, and its states that nobody keeps yet, from the tables at the committed cut."""
         done = committed(self._store)
         work = Assignment(done.epoch, done.epoch, None, done.cut, fixed)
-        size = sum(self._store.count(maintained.tables[n]) for n in view.tables)
+        size = self._counted(maintained, view.tables)
         if view.sink is None:
             return self._store_query(work, view, size)
         return self._work(work, replace(maintained, views=[view.sink]), None, size)

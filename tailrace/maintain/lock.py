@@ -20,6 +20,7 @@ from typing import Any
 
 from tailrace.errors import EpochsLocked
 from tailrace.store.env import translate
+from tailrace.store.processes import lives, me
 
 PATIENCE = 600.0  # seconds that a change of the catalog waits for the epoch under way
 
@@ -43,15 +44,31 @@ def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
                     raise EpochsLocked(path=store, **_holder(descriptor)) from None
                 time.sleep(0.02)
         note = {
-            "pid": os.getpid(),
+            **me(),
             "command": Path(sys.argv[0] or "python").name,
             "since": datetime.now().isoformat(timespec="seconds"),
         }
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(note).encode(), 0)
-        yield
+        try:
+            yield
+        finally:
+            os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def runner(store: str) -> dict[str, Any] | None:
+    """Who maintains views now (`pid`, `command`, `since`), if anybody.
+
+    Told by the note in the file, which only a process that was killed leaves behind: to try the lock would be to
+    take it for a moment, in the way of a runner that just starts.
+    """
+    try:
+        found = json.loads((Path(store) / "runner.lock").read_bytes())
+        return {name: found[name] for name in ("pid", "command", "since")} if lives(found) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _holder(descriptor: int) -> dict[str, Any]:

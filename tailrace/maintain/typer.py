@@ -21,6 +21,7 @@ _ANSWERS: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]] = {}
 # processes that it lost, the third when there is no JVM any more.
 FAILURES = (PySparkException, Py4JError, ConnectionError)
 _TASK = re.compile(r".*\(TID \d+\) \([^)]*\): ")  # in front of what a task failed with
+_CLASS = re.compile(r"^[\w.$]+(?:Exception|Error): ")
 
 
 def reason(error: Exception) -> str:
@@ -30,7 +31,8 @@ def reason(error: Exception) -> str:
         raised = [line for line in lines[1:] if line[:1].isalpha() and ":" in line and "Traceback" not in line]
         return raised[-1].split(" SQLSTATE:")[0].strip() if raised else lines[0]
     if "error occurred while calling" in lines[0] and len(lines) > 1:
-        return _TASK.sub("", lines[1].removeprefix(": ")).split(" SQLSTATE:")[0]
+        # The first line names the method that was called, the second the exception: its class and its message.
+        return _CLASS.sub("", _TASK.sub("", lines[1].removeprefix(": "))).split(" SQLSTATE:")[0]
     return lines[0].split(" SQLSTATE:")[0]
 
 
@@ -53,18 +55,24 @@ class SparkTyper:
         return list(_ANSWERS[asked])
 
     def _asked(self, columns: Sequence[Column], expressions: Sequence[str]) -> list[str]:
-        empty = self._spark.range(0).selectExpr(
-            *(f"CAST(NULL AS {c.type}) AS {column(i)}" for i, c in enumerate(columns))
-        )
+        empty = self._empty(columns)
         try:
             return self._types(empty, expressions)
-        except PySparkException:
+        except FAILURES as fault:
             for index, expression in enumerate(expressions):
                 try:
                     self._types(empty, [expression])
-                except PySparkException as error:
+                except FAILURES as error:
                     raise ExpressionFault(index=index, message=reason(error)) from None
-            raise
+            raise ExpressionFault(index=None, message=reason(fault)) from None
+
+    def _empty(self, columns: Sequence[Column]) -> DataFrame:
+        nulls = [f"CAST(NULL AS {c.type}) AS {column(i)}" for i, c in enumerate(columns)]
+        try:
+            return self._spark.range(0).selectExpr(*nulls)
+        except FAILURES as error:
+            message = f"a type is not one that Spark reads again ({reason(error)}); rename the fields of the struct"
+            raise ExpressionFault(index=None, message=message) from None
 
     @staticmethod
     def _types(empty: DataFrame, expressions: Sequence[str]) -> list[str]:

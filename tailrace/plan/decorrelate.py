@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from tailrace.plan.correlated_limits import require_limit_by_row
 from tailrace.plan.emptiness import or_empty
 from tailrace.plan.expressions import cast, column, conjuncts, equality, refs, remap, substitute
 from tailrace.plan.joining import filtered, joined, selected
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, Project, UnionAll, column_of
+from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, Project, TopK, UnionAll, Window, column_of
 from tailrace.plan.outer import outer_refs, reads_outer, with_outer
 from tailrace.plan.refuse import unsupported
 from tailrace.plan.typer import Types
@@ -82,8 +83,14 @@ class Decorrelation:
                 return self._join(node)
             case UnionAll(branches):
                 return self._union([self.lift(b) for b in branches])
-        operator = type(node).__name__.lower()
-        raise unsupported(f"a correlated subquery with a {operator}", self.origin)
+            case TopK(numbered=False):
+                require_limit_by_row(node, self.outer, self.depth, self.types, self.origin)
+                return self._partitioned(node)
+            case Window():
+                return self._partitioned(node)
+            case Generate():
+                return self._generate(node)
+        raise unsupported(f"a correlated subquery over {type(node).__name__}", self.origin)
 
     def domain(self, positions: Sequence[int]) -> Node:
         """The distinct values of these columns of the outer query."""
@@ -200,6 +207,19 @@ class Decorrelation:
             parts = [self._over_domain(p, positions) for p in parts]
         return Lifted(UnionAll(tuple(p.node for p in parts)), parts[0].ties)
 
+    def _partitioned(self, node: Window | TopK) -> Lifted:
+        """The rows of one value of the ties are a partition."""
+        source = self.lift(node.input)
+        node = replace(node, input=source.node, partition=(*node.partition, *source.tied))
+        return replace(source, node=_ties_last(node, source))
+
+    def _generate(self, node: Generate) -> Lifted:
+        source = self.lift(node.input)
+        if not self._reads([node.generator]) <= self._known(source).keys():
+            source = self._over_domain(source, self._reads([node.generator]))
+        made = replace(node, input=source.node, generator=self._inside(node.generator, source))
+        return replace(source, node=_ties_last(made, source))
+
     # ties and the domain
 
     def _tie(self, node: Node, condition: str) -> tuple[str, Tie] | None:
@@ -268,6 +288,12 @@ class Decorrelation:
 
 def _identity(positions: Sequence[int]) -> tuple[Tie, ...]:
     return tuple(Tie(column(p), null_safe=True, exact=True) for p in positions)
+
+
+def _ties_last(node: Node, source: Lifted) -> Node:
+    """An operator that appends columns to the lifted subquery, with the ties behind them."""
+    made = range(len(source.node.columns), len(node.columns))
+    return selected(node, [*range(source.width), *made, *source.tied])
 
 
 def _first_copy(node: Node, position: int) -> int:

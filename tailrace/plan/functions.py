@@ -25,10 +25,11 @@ AGGREGATES = _words("""
     hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint
     kll_sketch_agg_double kll_sketch_agg_float kurtosis last last_value listagg max max_by mean measure
     median min min_by mode percentile percentile_approx percentile_cont percentile_disc regr_avgx regr_avgy
-    regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy skewness some std stddev
-    stddev_pop stddev_samp string_agg sum theta_intersection_agg theta_sketch_agg theta_union_agg try_avg
+    regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy schema_of_variant_agg skewness some std
+    stddev stddev_pop stddev_samp string_agg sum theta_intersection_agg theta_sketch_agg theta_union_agg try_avg
     try_sum tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double
-    tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer var_pop var_samp variance
+    tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer var_pop var_samp variance vector_avg
+    vector_sum
 """)
 
 # Maintained by rules of their own (see `arrangements.rule`), which read their argument as a column.
@@ -72,9 +73,39 @@ ORDER_DEPENDENT = _words("""
     any_value array_agg collect_list collect_set collect_union first first_value last last_value listagg
     string_agg
 """)
-_COLLECTORS = _words("array_agg collect_list collect_set")
+_COLLECTORS = _words("array_agg collect_list collect_set collect_union")
 _SORTERS = _words("array_sort sort_array")
-_LISTERS = _words("listagg string_agg")
+LISTERS = _words("listagg string_agg")
+
+# The answer depends also on how parts of a group are merged, so that no order of rows decides it: what to use instead.
+# (Of the other sketches the answer depends on the set of values alone: Spark keeps the least hashes, counters or bits.)
+ESTIMATES: dict[str, str] = {
+    **dict.fromkeys(
+        _words("approx_percentile percentile_approx kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float"),
+        "use percentile, percentile_cont or percentile_disc, which are exact and cost the same here",
+    ),
+    **dict.fromkeys(
+        _words("kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float"),
+        "use percentile over the rows that the sketches are of",
+    ),
+    **dict.fromkeys(
+        _words("approx_top_k approx_top_k_accumulate approx_top_k_combine"),
+        "count by GROUP BY, and take the first with row_number() or ORDER BY ... LIMIT",
+    ),
+    **dict.fromkeys(
+        _words("hll_sketch_agg hll_union_agg"),
+        "use approx_count_distinct, theta_sketch_agg or COUNT(DISTINCT ...)",
+    ),
+    **dict.fromkeys(
+        _words("""
+            tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double
+            tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer
+        """),
+        "use theta_sketch_agg, or SUM by GROUP BY",
+    ),
+    **dict.fromkeys(_words("vector_avg vector_sum"), "use posexplode, and SUM or AVG by position"),
+    "histogram_numeric": "count by GROUP BY width_bucket(...)",
+}
 
 # max_by(x, y) skips rows whose y is NULL; every other aggregate skips rows whose first argument is.
 SKIPS_BY_SECOND = _words("max_by min_by")
@@ -133,8 +164,23 @@ def require_deterministic(tree: exp.Expr) -> None:
 def require_deterministic_call(node: exp.Expr, word: str) -> None:
     if _is_nondeterministic(node, word):
         raise nondeterministic(word, node)
+    require_repeatable(node, word)
     if word in ORDER_DEPENDENT and not _is_ordered(node, word):
         raise Unsupported(construct=f"nondeterministic function {word}()", reason=_advice(word), **place(node))
+
+
+def require_repeatable(node: exp.Expr, word: str) -> None:
+    """`Unsupported` if the same rows may give several answers, in whatever order they come."""
+    if word in ESTIMATES:
+        reason = f"its answer depends on how Spark merges parts of a group; {ESTIMATES[word]}"
+    elif word == "mode" and not _is_ordered(node, word):
+        reason = "which of several most frequent values it takes is not defined; write mode(x, true) for the least"
+    elif word == "measure":
+        reason = "it is of metric views, which Tailrace has not; write the aggregate itself"
+        raise Unsupported(construct="measure()", reason=reason, **place(node))
+    else:
+        return
+    raise Unsupported(construct=f"nondeterministic function {word}()", reason=reason, **place(node))
 
 
 def nondeterministic(word: str, node: exp.Expr) -> Unsupported:
@@ -168,7 +214,11 @@ def _is_ordered(node: exp.Expr, word: str) -> bool:
     parent = call.parent
     if word in _COLLECTORS:
         return parent is not None and name(parent) in _SORTERS and len(parent.expressions) == 1
-    return word in _LISTERS and isinstance(call, exp.WithinGroup | exp.Filter) and _has_order(call)
+    if word == "mode" and len(node.expressions) == 2:
+        chosen = node.expressions[1]
+        chosen = chosen.expression if isinstance(chosen, exp.Kwarg | exp.PropertyEQ) else chosen
+        return isinstance(chosen, exp.Boolean) and bool(chosen.this)
+    return word in (*LISTERS, "mode") and isinstance(call, exp.WithinGroup | exp.Filter) and _has_order(call)
 
 
 def _has_order(call: exp.Expr) -> bool:
@@ -178,6 +228,6 @@ def _has_order(call: exp.Expr) -> bool:
 def _advice(word: str) -> str:
     if word in _COLLECTORS:
         return f"its order is not defined; write sort_array({word}(...))"
-    if word in _LISTERS:
+    if word in LISTERS:
         return "its order is not defined; add WITHIN GROUP (ORDER BY ...)"
     return "which row it takes is not defined; use min, max, min_by or max_by"

@@ -17,8 +17,9 @@ from tailrace.plan.joining import selected
 from tailrace.plan.nodes import Aggregate, Call, Node, Project, column_of
 from tailrace.plan.outer import is_outer
 from tailrace.plan.placeholders import cut, has_placeholder, placeholders
-from tailrace.plan.refuse import refuse_expression, refuse_grouping
+from tailrace.plan.refuse import refuse_distinct_order, refuse_expression, refuse_grouping
 from tailrace.plan.scope import expand_aliases, output_name
+from tailrace.plan.settled import settled
 from tailrace.plan.subqueries import attached, restricted
 from tailrace.types import Column
 
@@ -223,8 +224,9 @@ def unwrapped(node: exp.Expr) -> exp.Expr:
 def _add_call(node: exp.Expr, draft: _Draft) -> int:
     """Note an aggregate call; its arguments become columns of the Aggregate's input."""
     origin = node
-    node = _without_filter(node.copy())
+    node = without_filter(node.copy())
     function = unwrapped(node)
+    refuse_distinct_order(node, function)
     if _counts_rows(node):
         return draft.call(parse_expr("COUNT(*)"), origin)
     for slot in slots(node, function):
@@ -266,7 +268,7 @@ def slots(node: exp.Expr, function: exp.Expr) -> list[exp.Expr]:
     return found
 
 
-def _without_filter(node: exp.Expr) -> exp.Expr:
+def without_filter(node: exp.Expr) -> exp.Expr:
     """`f(x) FILTER (WHERE c)` as `f(CASE WHEN c THEN x END)`: aggregates pass over NULLs."""
     if not isinstance(node, exp.Filter):
         return node
@@ -312,6 +314,7 @@ def _aggregate(draft: _Draft, env: Environment) -> Node:
     texts = [generate(tree) for tree in trees]
     types = env.types.of(node.columns, texts, [origin for _, origin in draft.calls])
     calls = [_call(tree, text, kind) for tree, text, kind in zip(trees, texts, types, strict=True)]
+    calls = [settled(c, node, groups, origin) for c, (_, origin) in zip(calls, draft.calls, strict=True)]
     return Aggregate(node, groups, tuple(calls))
 
 

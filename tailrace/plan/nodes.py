@@ -412,6 +412,11 @@ def walk(node: Node) -> Iterator[Node]:
     yield node
 
 
+def tables(root: Node) -> frozenset[int]:
+    """The ids of all tables that a plan reads."""
+    return frozenset(n.table_id for n in walk(root) if isinstance(n, Scan))
+
+
 def to_json(value: Any) -> Any:
     """A node as JSON values; `from_json` gives an equal node back."""
     if isinstance(value, Node | Call | WindowCall):

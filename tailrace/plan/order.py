@@ -8,14 +8,15 @@ order than the user wrote.
 from __future__ import annotations
 
 from tailrace.plan.expressions import column
-from tailrace.plan.nodes import Key, Node, Order, TopK, Window, WindowCall
+from tailrace.plan.nodes import Aggregate, Call, Key, Node, Order, TopK, Window, WindowCall
 from tailrace.types import is_scalar
 
 _PEERS = ("rank", "dense_rank", "percent_rank", "cume_dist")
 _SINGLE = ("row_number", "ntile", "lead", "lag", "counter_diff")
 # Over a RANGE frame these are had as the least or greatest by row number.
 ENDS = {"first_value": "min_by", "first": "min_by", "any_value": "min_by", "last_value": "max_by", "last": "max_by"}
-_LISTS = ("nth_value", "array_agg", "collect_list", "collect_set", "listagg", "string_agg")
+_LISTS = ("nth_value", "array_agg", "collect_list", "collect_set", "collect_union", "listagg", "string_agg")
+EXTREMES_BY = ("max_by", "min_by")
 _WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 NUMBER = "_number"
 
@@ -69,15 +70,36 @@ def looks_at_peers(call: WindowCall, order: Order) -> bool:
 
 def leaves_open(call: WindowCall, order: Order) -> bool:
     """Whether the call lists or counts off rows that are equal in the order, over a frame that has them all."""
-    return call.function in _LISTS and looks_at_peers(call, order)
+    return _lists(call) and looks_at_peers(call, order)
 
 
-def is_decided(node: Window | TopK) -> bool:
+def _lists_in_order(call: Call | WindowCall) -> bool:
+    """Whether the call has its own order: LISTAGG(x) WITHIN GROUP (ORDER BY y)."""
+    return call.function in _LISTS and "WITHIN GROUP" in call.sql
+
+
+def _lists(call: WindowCall) -> bool:
+    return call.function in _LISTS and not _lists_in_order(call)
+
+
+def picks_any(call: Call | WindowCall, source: Node, partition: Key) -> bool:
+    """Whether an aggregate of a partition's rows takes any of those that are equal by what it orders them by."""
+    value, by = call.args[:1], call.args[1:]
+    if call.function not in EXTREMES_BY and (not _lists_in_order(call) or set(value) <= set(by)):
+        return False
+    return not is_total(source, partition, tuple((p, True, True) for p in by))
+
+
+def is_decided(node: Aggregate | Window | TopK) -> bool:
     """Whether the SQL alone says every value: nothing depends on what the order leaves open."""
+    if isinstance(node, Aggregate):
+        return not any(picks_any(c, node.input, node.groups) for c in node.calls)
+    if isinstance(node, Window) and any(picks_any(c, node.input, node.partition) for c in node.calls):
+        return False
     if is_total(node.input, node.partition, node.order):
         return True
     return isinstance(node, Window) and all(
-        c.function in _PEERS or not (c.function in (*_SINGLE, *ENDS, *_LISTS) or _by_rows(c)) for c in node.calls
+        c.function in _PEERS or not (c.function in (*_SINGLE, *ENDS) or _lists(c) or _by_rows(c)) for c in node.calls
     )
 
 
@@ -99,7 +121,7 @@ def _call_sql(node: Window, call: WindowCall) -> str:
             return f"{call.sql} {over(node.partition, node.order, call.frame)}"
         return f"{_end_sql(call)} {over(node.partition, node.order, call.frame)}"
     if not node.order and not _by_rows(call):
-        if call.function not in (*ENDS, *_LISTS):
+        if call.function not in ENDS and not _lists(call):
             return f"{call.sql} {over(node.partition, (), call.frame)}"
         return f"{call.sql} {over(node.partition, whole_order(node), _WHOLE)}"
     return f"{call.sql} {over(node.partition, whole_order(node), call.frame)}"

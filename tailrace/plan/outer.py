@@ -104,6 +104,12 @@ def reads_outer(node: Node, depth: int) -> bool:
     return any(f"`^{depth}." in _texts(part) for part in walk(node))
 
 
+def read_outside(node: Node, depth: int) -> frozenset[int]:
+    """The columns of the query at this depth that anything in a plan reads."""
+    found = (re.findall(rf"`\^{depth}\.(\d+):", _texts(part)) for part in walk(node))
+    return frozenset(int(position) for positions in found for position in positions)
+
+
 def _texts(node: Node) -> str:
     own = [f.name for f in fields(node) if not f.metadata.get("input") and f.name != "branches"]
     return repr([getattr(node, name) for name in own])

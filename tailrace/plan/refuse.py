@@ -59,6 +59,15 @@ def refuse_distinct_on(select: exp.Select) -> None:
         raise unsupported("DISTINCT ON", distinct)
 
 
+def refuse_distinct_order(call: exp.Expr, function: exp.Expr) -> None:
+    """LISTAGG(DISTINCT x) WITHIN GROUP (ORDER BY x): Spark cannot compute it beside a FILTER, as groups are."""
+    word = functions.name(function)
+    distinct = any(isinstance(a, exp.Distinct) for a in function.expressions)
+    if isinstance(call, exp.WithinGroup) and distinct and word in functions.LISTERS:
+        reason = "write array_join(sort_array(collect_set(...)), ...)"
+        raise unsupported(f"{word}(DISTINCT ...) WITHIN GROUP", function, reason)
+
+
 def refuse_expression(tree: exp.Expr) -> None:
     """Parts of an expression that are no function of one row or one group."""
     for node in tree.walk(bfs=False):

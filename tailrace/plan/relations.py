@@ -157,8 +157,6 @@ def _join_using(
     pairs = [(_using(left, n, join), _using(right, n, join)) for n in names]
     condition = [f"{column(one.position)} = {column(width + other.position)}" for one, other in pairs]
     node = _join_nodes(left.node, right.node, kind, condition, env)
-    if kind in ("semi", "anti"):
-        return Relation(node, left.scope)
     merged = [
         Entry(None, one.name, width + other.position if kind == "right" else one.position) for one, other in pairs
     ]
@@ -166,7 +164,8 @@ def _join_using(
         node, merged = _coalesced(node, [(o.name, o.position, width + r.position) for o, r in pairs], env)
     taken = {id(e) for pair in pairs for e in pair}
     rest = [replace(e, hidden=e.hidden or id(e) in taken) for e in left.scope.entries]
-    rest += [replace(e.shifted(width), hidden=e.hidden or id(e) in taken) for e in right.scope.entries]
+    if kind not in ("semi", "anti"):
+        rest += [replace(e.shifted(width), hidden=e.hidden or id(e) in taken) for e in right.scope.entries]
     return Relation(node, Scope((*merged, *rest)))
 
 

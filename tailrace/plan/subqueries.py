@@ -19,7 +19,7 @@ from tailrace.plan.expressions import operand, parse_expr, refs, remap, shift
 from tailrace.plan.joining import filtered, joined
 from tailrace.plan.membership import Membership, exists, exists_mark
 from tailrace.plan.nodes import Join, JoinKind, Node
-from tailrace.plan.outer import Outer
+from tailrace.plan.outer import Outer, read_outside
 from tailrace.plan.placeholders import has_placeholder, is_placeholder, placeholders
 from tailrace.plan.refuse import unsupported
 from tailrace.plan.scalar import is_strict, scalar
@@ -63,6 +63,7 @@ def joined_on(
     if kind == "inner":
         pairs = Join(left.node, right.node, "inner", (), (), ())
         both = Relation(pairs, left.scope.beside(right.scope, width))
+        _require_one_side(both, width, condition, origin, env)
         return restricted(both, condition, origin, "ON", env)
     of_left, of_right, plain = [], [], []
     for text in condition:
@@ -82,6 +83,16 @@ def joined_on(
         env.require_boolean(pairs.columns, text, origin, "ON")
     scope = left.scope if kind in ("semi", "anti") else left.scope.beside(right.scope, start)
     return Relation(joined(left.node, right.node, kind, texts, env.types), scope)
+
+
+def _require_one_side(both: Relation, width: int, condition: Sequence[str], origin: exp.Expr, env: Environment) -> None:
+    """Spark itself has no answer where a subquery in ON, or what it is compared with, reads both sides."""
+    work = _Work(both, env)
+    for call in (call for text in condition for call in placeholders(parse_expr(text))):
+        plan, outer = work.planned(call)
+        read = refs(generate(call)) | read_outside(plan, outer.depth)
+        if len({position < width for position in read}) > 1:
+            raise unsupported("a subquery in ON over both sides", origin, "put it in WHERE")
 
 
 def _is_of_left(text: str, left: Relation, right: Relation, origin: exp.Expr, env: Environment) -> bool:
@@ -116,7 +127,7 @@ class _Work:
         subquery = self._env.held.of(call)
         if subquery.use == "scalar":
             return False
-        plan, outer = self._planned(call)
+        plan, outer = self.planned(call)
         if subquery.use == "exists":
             self.node = exists(self.node, plan, outer, negated=negated)
         else:
@@ -136,7 +147,7 @@ class _Work:
         return generate(tree.this)
 
     def _joined(self, call: exp.Expr, *, needed: bool) -> str:
-        plan, outer = self._planned(call)
+        plan, outer = self.planned(call)
         use = self._env.held.of(call).use
         if use == "scalar":
             self.node, text = scalar(self.node, plan, outer, needed=needed)
@@ -147,7 +158,7 @@ class _Work:
             self.node, text = member.mark_unless_false() if _is_negated(call) else member.mark()
         return text
 
-    def _planned(self, call: exp.Expr) -> tuple[Node, Decorrelation]:
+    def planned(self, call: exp.Expr) -> tuple[Node, Decorrelation]:
         around = Outer(self._base.scope, self._base.node.columns)
         query = self._env.held.of(call).query
         plan = self._env.query(query, replace(self._env, outer=around))

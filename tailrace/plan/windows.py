@@ -19,12 +19,14 @@ from tailrace.plan import functions
 from tailrace.plan.dialect import generate, place
 from tailrace.plan.environment import Environment, Relation
 from tailrace.plan.expressions import column
-from tailrace.plan.grouping import Item, slots, unwrapped
+from tailrace.plan.grouping import Item, slots, unwrapped, without_filter
+from tailrace.plan.grouping_sets import GROUPING
 from tailrace.plan.nodes import Key, Node, Order, Project, Window, WindowCall, column_of
 from tailrace.plan.order import ENDS, is_total, leaves_open, over
 from tailrace.plan.placeholders import has_placeholder
 from tailrace.plan.refuse import refuse_expression, unsupported
 from tailrace.plan.scope import Entry, is_bound, unknown
+from tailrace.plan.settled import settled
 from tailrace.types import Column
 
 # Children of an expression that are no values by themselves.
@@ -37,11 +39,15 @@ def has_window(tree: exp.Expr) -> bool:
 
 
 def with_named(tree: exp.Expr, select: exp.Select) -> exp.Expr:
-    """The tree with `OVER w` spelled out as the WINDOW clause has it."""
+    """The tree with `OVER w` spelled out as the WINDOW clause has it, and FILTER as CASE."""
     named = {w.this.name.lower(): w for w in select.args.get("windows") or ()}
 
     def rewrite(node: exp.Expr) -> exp.Expr:
-        alias = node.args.get("alias") if isinstance(node, exp.Window) else None
+        if not isinstance(node, exp.Window):
+            return node
+        if isinstance(node.this, exp.Filter) and functions.name(unwrapped(node.this)) not in ENDS:
+            node.set("this", without_filter(node.this))
+        alias = node.args.get("alias")
         if alias is None:
             return node
         found = named.get(alias.name.lower())
@@ -90,7 +96,7 @@ def over_groups(trees: Sequence[exp.Expr]) -> tuple[list[Item], list[exp.Expr]]:
 
 def _reads(node: exp.Expr) -> bool:
     columns = any(not is_bound(c) for c in node.find_all(exp.Column))
-    return columns or functions.has_aggregate(node)
+    return columns or functions.has_aggregate(node) or any(functions.name(n) in GROUPING for n in node.walk())
 
 
 def _reference(position: int, name: str, origin: exp.Expr) -> exp.Column:
@@ -153,6 +159,9 @@ class _Draft:
         tree = window.this.copy()
         function = unwrapped(tree)
         name = functions.name(function) or ""
+        functions.require_repeatable(function, name)
+        if isinstance(tree, exp.Filter):  # a row that is left out is none, not one whose value is NULL
+            raise unsupported(f"FILTER of {name}() OVER", window, "write max_by or min_by with FILTER")
         args = []
         for number, slot in enumerate(slots(tree, function)):
             # What is no function of the row stays as it is: lead's offset must be a literal, for one.
@@ -195,7 +204,7 @@ def _stacked(draft: _Draft) -> tuple[Node, dict[tuple[tuple[Key, Order], WindowC
     for (partition, order), calls in draft.calls.items():
         texts = [f"{c.sql} {over(partition, order, c.frame)}" for c, _ in calls]
         types = draft.env.types.of(columns, texts, [w for _, w in calls])
-        typed = [replace(c, type=kind) for (c, _), kind in zip(calls, types, strict=True)]
+        typed = [settled(replace(c, type=kind), node, partition, w) for (c, w), kind in zip(calls, types, strict=True)]
         for number, (call, window) in enumerate(calls):
             at[(partition, order), call] = len(node.columns) + number
             _require_decided(node, partition, order, call, window)
@@ -214,8 +223,8 @@ def _extended(draft: _Draft) -> Node:
 
 def _require_decided(node: Node, partition: Key, order: Order, call: WindowCall, window: exp.Window) -> None:
     sorted_after = window.parent is not None and functions.name(window.parent) in _SORTERS
-    if call.function == "collect_set" and not sorted_after:
-        reason = "its order is not defined; write sort_array(collect_set(...) OVER (...))"
+    if call.function in ("collect_set", "collect_union") and not sorted_after:
+        reason = f"its order is not defined; write sort_array({call.function}(...) OVER (...))"
     elif leaves_open(call, order) and not is_total(node, partition, order) and not sorted_after:
         reason = "its ORDER BY leaves the order of equal rows open; add the key to it, or a ROWS frame"
     else:

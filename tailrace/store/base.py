@@ -7,7 +7,7 @@ implementation here (`lmdb.py`); the contract tests in `tests/store/test_contrac
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,6 +79,17 @@ class Change:
     rows: pa.RecordBatch
 
 
+class Past:
+    """A table at a cut: for the keys that changed since, their rows then (None: absent), as far as the logs were read.
+
+    It grows by what is logged between two reads, and is for one thread at a time.
+    """
+
+    def __init__(self, cut: Cut) -> None:
+        self.ends = list(cut.offsets)
+        self.rows: dict[bytes, bytes | None] = {}
+
+
 class Written(NamedTuple):
     """What a transaction did: its number (a position readers may wait for) and the rows it touched."""
 
@@ -124,6 +135,10 @@ class ShardSnapshot(ABC):
     @abstractmethod
     def moved_to(self, epoch: int) -> ShardSnapshot:
         """The same shard, seen in the same transaction, at another epoch."""
+
+    @abstractmethod
+    def changed(self, state: int, epoch: int) -> list[bytes]:
+        """The keys that a later epoch has changed, in order."""
 
     @abstractmethod
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -183,8 +198,11 @@ class Store(ABC):
         """Rows and log entries of all changes, in one transaction: all or nothing, never split by a cut."""
 
     @abstractmethod
-    def get(self, table: TableDef, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The newest rows under encoded keys, those that exist."""
+    def get(self, table: TableDef, keys: Sequence[bytes], past: Past | None = None) -> dict[bytes, bytes]:
+        """The rows under encoded keys, those that exist: the newest, or those at the cut of `past`.
+
+        `past` is brought to the end of the logs first, so the next read with it costs only what was logged meanwhile.
+        """
 
     @abstractmethod
     def count(self, table: TableDef) -> int:
@@ -219,6 +237,15 @@ class Store(ABC):
         self, table: TableDef, node: int, start: int, end: int, columns: Sequence[int], size: int = 200_000
     ) -> Iterator[pa.RecordBatch]:
         """The table's changes in [start, end) of a node's log: chosen columns and `_weight`."""
+
+    @abstractmethod
+    def history(
+        self, tables: Mapping[int, TableDef], node: int, start: int, end: int
+    ) -> Iterator[tuple[int, TableDef, pa.RecordBatch]]:
+        """Changes of tables (by id) in [start, end) of a node's log, in its order.
+
+        With each the number of its transaction; all columns and `_weight`.
+        """
 
     @abstractmethod
     def touched(self, start: Cut, end: Cut) -> dict[int, int]:

@@ -16,7 +16,7 @@ import os
 import struct
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ import pyarrow as pa
 from tailrace import faults
 from tailrace.errors import NoSuchRow, OffsetGap
 from tailrace.store import env, log
-from tailrace.store.base import Change, Cut, Store, TableDef, Written
+from tailrace.store.base import Change, Cut, Past, Store, TableDef, Written
 from tailrace.store.clip import clip, clip_one
 from tailrace.store.place import place
 from tailrace.store.settings import read_settings
@@ -34,6 +34,16 @@ from tailrace.store.shards import DATABASES, LmdbShard, delete_range, prefix_ran
 
 _ROW = struct.Struct(">IH")
 _NUMBER = struct.Struct(">Q")
+
+
+def row_prefix(table: TableDef, node: int) -> bytes:
+    """What the keys of a node's rows of a table begin with."""
+    return _ROW.pack(table.id, node)
+
+
+def number_key(transaction: int) -> bytes:
+    """Under what a transaction is noted."""
+    return _NUMBER.pack(transaction)
 
 
 class LmdbStore(Store):
@@ -161,13 +171,27 @@ class LmdbStore(Store):
 
     # reading tables
 
-    def get(self, table: TableDef, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    def get(self, table: TableDef, keys: Sequence[bytes], past: Past | None = None) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
         with self._base.read() as txn, txn.cursor(self._rows) as cursor:
+            if past is not None:
+                self._bring_up(txn, table, past)
             for node in range(self.nodes):
                 prefix = _ROW.pack(table.id, node)
                 found.update((k[6:], v) for k, v in cursor.getmulti([prefix + k for k in keys]))
+        if past is not None:
+            then = {k: past.rows[k] for k in keys if k in past.rows}
+            return {k: row for k, row in {**found, **then}.items() if row is not None}
         return found
+
+    def _bring_up(self, txn: Any, table: TableDef, past: Past) -> None:
+        """Read what was logged since the last time; of several changes of a key the first tells what it was."""
+        ends = self._last(txn)[3]
+        for node, end in enumerate(ends):
+            later = list(self._entries(txn, table, node, past.ends[node], end))
+            for key, row in log.befores(later, table).items():
+                past.rows.setdefault(clip_one(key), row)
+            past.ends[node] = end
 
     def count(self, table: TableDef) -> int:
         with self._base.read() as txn:
@@ -256,6 +280,15 @@ class LmdbStore(Store):
             if run:
                 yield pa.concat_batches(run)
 
+    def history(
+        self, tables: Mapping[int, TableDef], node: int, start: int, end: int
+    ) -> Iterator[tuple[int, TableDef, pa.RecordBatch]]:
+        with self._base.read() as txn:
+            for entry in self._checked(txn, node, start, end):
+                if entry.table in tables:
+                    table = tables[entry.table]
+                    yield entry.transaction, table, log.rows_of(entry, table)
+
     def _entries(self, txn: Any, table: TableDef, node: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The table's entries in [start, end) of a node's log."""
         for entry in self._checked(txn, node, start, end):
@@ -319,8 +352,7 @@ class LmdbStore(Store):
             delete_range(self._base, self._log, log.log_key(node, 0), log.log_key(node, offset), size=2_000)
         faults.point("log.trim")
         delete_range(self._base, self._transactions, _NUMBER.pack(0), _NUMBER.pack(cut.transaction), size=20_000)
-        for environment in [self._base, *(e for e, _ in self._shards.values())]:
-            environment.handle.reader_check()  # a killed reader would keep freed pages from being used again
+        self._base.handle.reader_check()  # a killed reader would keep freed pages from being used again
 
     def drop_rows(self, table: int) -> None:
         delete_range(self._base, self._rows, *prefix_range(struct.pack(">I", table)))

@@ -81,17 +81,18 @@ def images(table: TableDef, before: pa.RecordBatch, after: pa.RecordBatch) -> pa
 
 
 def befores(entries: Sequence[pa.RecordBatch], table: TableDef) -> dict[bytes, bytes | None]:
-    """For each key that the entries (in log order) touch: its row before the first of them, None if absent."""
+    """For each key that the entries (in log order) touch: its row before the first of them, None if absent.
+
+    An entry has what it takes away before what it adds, so a key that comes first with a row that is added was absent.
+    """
     result: dict[bytes, bytes | None] = {}
-    for batch in entries:
+    if entries:
+        batch = pa.concat_batches(entries)
         rows = pa.RecordBatch.from_arrays(batch.columns[:-1], schema=table.schema)
-        old = pc.less(batch.column(WEIGHT), 0)
         keys = table.keys.encode(table.key_columns(rows)).to_pylist()
-        images_ = table.rows.encode(rows).to_pylist()
-        was = old.to_pylist()
-        known = {k: row for k, row, gone in zip(keys, images_, was, strict=True) if gone}
-        for key in keys:
-            result.setdefault(key, known.get(key))
+        old = pc.less(batch.column(WEIGHT), 0).to_pylist()
+        for key, row, gone in zip(keys, table.rows.encode(rows).to_pylist(), old, strict=True):
+            result.setdefault(key, row if gone else None)
     return result
 
 

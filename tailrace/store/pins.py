@@ -6,15 +6,14 @@ records after that epoch and the log after that cut are kept. A pin whose proces
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tailrace.store.base import Cut, Store
+from tailrace.store.processes import lives, me
 
 _PREFIX = "pin:"
 
@@ -34,28 +33,52 @@ def pinned(store: Store) -> Iterator[Pin]:
         store.change_documents({name: None})
 
 
+@contextmanager
+def following(store: Store) -> Iterator[Follower]:
+    """Keep an epoch readable that moves on when the one who reads says so, the committed one at first."""
+    name = f"{_PREFIX}{uuid.uuid4()}"
+    try:
+        yield Follower(store, name, _pin(store, name))
+    finally:
+        store.change_documents({name: None})
+
+
+class Follower:
+    """A pin that its reader moves: all epochs after it stay readable until then."""
+
+    def __init__(self, store: Store, name: str, pin: Pin) -> None:
+        self._store, self._name, self.pin = store, name, pin
+
+    def move(self, pin: Pin) -> None:
+        """Let go of everything before a later, committed epoch."""
+        self._store.change_documents({self._name: _note(pin)})
+        self.pin = pin
+
+
 def _pin(store: Store, name: str) -> Pin:
     while True:
-        found = store.document("committed") or {"epoch": 0, "cut": [0, [0] * store.nodes]}
-        pin = Pin(found["epoch"], Cut.from_json(found["cut"]))
-        note = {
-            "epoch": pin.epoch,
-            "cut": found["cut"],
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "at": time.time(),
-        }
-        store.change_documents({name: note})
+        found = committed_pin(store)
+        store.change_documents({name: _note(found)})
         # an epoch may have been committed before the pin stood: then what it needs may be gone already
-        if (store.document("committed") or found)["epoch"] == pin.epoch:
-            return pin
+        if committed_pin(store).epoch == found.epoch:
+            return found
+
+
+def committed_pin(store: Store) -> Pin:
+    """The committed epoch and its cut, pinned by nobody."""
+    found = store.document("committed") or {"epoch": 0, "cut": [0, [0] * store.nodes]}
+    return Pin(found["epoch"], Cut.from_json(found["cut"]))
+
+
+def _note(pin: Pin) -> dict[str, Any]:
+    return {"epoch": pin.epoch, "cut": [pin.cut.transaction, pin.cut.offsets], "at": time.time(), **me()}
 
 
 def oldest_pinned(store: Store) -> Pin | None:
     """The oldest epoch a living reader needs; pins of dead processes are removed."""
     oldest: Pin | None = None
     for name, note in store.documents(_PREFIX).items():
-        if note["host"] == socket.gethostname() and not alive(note["pid"]):
+        if not lives(note):
             store.change_documents({name: None})
             continue
         pin = Pin(note["epoch"], Cut.from_json(note["cut"]))
@@ -63,11 +86,8 @@ def oldest_pinned(store: Store) -> Pin | None:
     return oldest
 
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def standing(store: Store) -> list[dict[str, Any]]:
+    """What is kept for whom: all pins of living processes, the oldest first."""
+    notes = [note for note in store.documents(_PREFIX).values() if lives(note)]
+    listed = ({"epoch": n["epoch"], "position": n["cut"][0], "pid": n["pid"], "at": n["at"]} for n in notes)
+    return sorted(listed, key=lambda note: (note["epoch"], note["at"]))

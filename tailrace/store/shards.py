@@ -40,6 +40,20 @@ class Mark(NamedTuple):
     oldest: int
 
 
+def mark_of(value: bytes | None) -> Mark | None:
+    """The mark that a value stands for; None if there is none, or none that can be read."""
+    return Mark(*_MARK.unpack(value)) if value is not None and len(value) == _MARK.size else None
+
+
+def mark_bytes(mark: Mark) -> bytes:
+    return _MARK.pack(*mark)
+
+
+def state_prefix(state: int) -> bytes:
+    """What all keys of a state begin with."""
+    return _STATE.pack(state)
+
+
 def _after(prefix: bytes) -> bytes | None:
     """The first byte string greater than all that start with `prefix`."""
     stripped = prefix.rstrip(b"\xff")
@@ -49,6 +63,16 @@ def _after(prefix: bytes) -> bytes | None:
 def prefix_range(prefix: bytes) -> tuple[bytes, bytes | None]:
     """The bounds [low, high) of all keys that start with `prefix`."""
     return prefix, _after(prefix)
+
+
+def undo_epochs(cursor: Any, state: int, first: int, last: int) -> Iterator[int]:
+    """The epochs of a state's undo records from `first` to `last`."""
+    while first <= last and cursor.set_range(_EPOCH.pack(state, first)):
+        found, epoch = _EPOCH.unpack_from(cursor.key())
+        if found != state or epoch > last:
+            return
+        yield epoch
+        first = epoch + 1
 
 
 class Undo:
@@ -62,6 +86,27 @@ class Undo:
     def _chunk(self, number: int) -> pa.RecordBatch:
         value = self._txn.get(_CHUNK.pack(*self._at, number), db=self._db)
         return pa.ipc.read_record_batch(pa.py_buffer(value), _UNDO)
+
+    def require(self) -> None:
+        """ValueError if a part of it is missing, or one more is there."""
+        kept = [key for key, _ in self._kept()]
+        wanted = [_EPOCH.pack(*self._at), *(_CHUNK.pack(*self._at, n) for n in range(self.chunks))]
+        if kept != wanted:
+            raise ValueError(f"{len(kept)} parts instead of {len(wanted)}")
+
+    def _kept(self) -> Iterator[tuple[bytes, bytes]]:
+        low, high = prefix_range(_EPOCH.pack(*self._at))
+        with self._txn.cursor(self._db) as cursor:
+            if cursor.set_range(low):
+                for key, value in cursor.iternext():
+                    if high is not None and key >= high:
+                        return
+                    yield key, value
+
+    def remove(self) -> None:
+        """Delete the record, whatever there is of it; in a write transaction."""
+        for key in [key for key, _ in self._kept()]:
+            self._txn.delete(key, db=self._db)
 
     def find(self, key: bytes) -> tuple[bool, bytes | None]:
         """Whether the epoch changed this key, and what it held before."""
@@ -99,10 +144,15 @@ class LmdbShardSnapshot(ShardSnapshot):
             mark = Mark(*_MARK.unpack(value)) if value else Mark(0, 0)
             if self._epoch < mark.oldest:
                 raise SnapshotGone(epoch=self._epoch, name=f"state {state}", oldest=mark.oldest)
-            later = range(self._epoch + 1, mark.applied + 1)
-            undos = (Undo(self._txn, self._undo, state, epoch) for epoch in later)
+            undos = (Undo(self._txn, self._undo, state, epoch) for epoch in self._later(state, mark.applied))
             self._undos[state] = [u for u in undos if u.chunks]
         return self._undos[state]
+
+    def _later(self, state: int, applied: int) -> Iterator[int]:
+        """Epochs after ours that have an undo record; found by seeking, as a damaged mark may name any number."""
+        if applied > self._epoch:
+            with self._txn.cursor(self._undo) as cursor:
+                yield from undo_epochs(cursor, state, self._epoch + 1, applied)
 
     def applied(self, state: int) -> int | None:
         value = self._txn.get(_STATE.pack(state), db=self._marks)
@@ -110,6 +160,10 @@ class LmdbShardSnapshot(ShardSnapshot):
 
     def moved_to(self, epoch: int) -> LmdbShardSnapshot:
         return LmdbShardSnapshot(self._env, self._txn, epoch)
+
+    def changed(self, state: int, epoch: int) -> list[bytes]:
+        self._laid_over(state)  # which says if what it takes is gone
+        return [key for key, _ in Undo(self._txn, self._undo, state, epoch).items()]
 
     def _overlay(self, state: int) -> tuple[dict[bytes, bytes | None], list[bytes]]:
         """What later epochs changed, as it was before them, and those keys in order."""
@@ -209,6 +263,11 @@ class LmdbShard(Shard):
         self._env = env
         self._data, self._undo, self._marks = (env.databases[n] for n in DATABASES)
 
+    @property
+    def environment(self) -> Environment:
+        """Where it lies, for those who check and mend it."""
+        return self._env
+
     @contextmanager
     def at(self, epoch: int) -> Iterator[LmdbShardSnapshot]:
         with self._env.read() as txn:
@@ -217,6 +276,7 @@ class LmdbShard(Shard):
     def apply(self, epoch: int, writes: Sequence[Write], keep: int) -> bool:
         wrote = False
         with self._env.write() as txn:
+            self._env.handle.reader_check()  # a killed reader would keep freed pages from being used again
             for write in writes:
                 value = txn.get(_STATE.pack(write.state), db=self._marks)
                 mark = Mark(*_MARK.unpack(value)) if value else Mark(0, 0)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tailrace.errors import Corrupt
 
 _WEIGHT = struct.Struct("<q")
+WIDTH = _WEIGHT.size
 ONE = pa.scalar(_WEIGHT.pack(1), pa.large_binary())  # the weight in front of a row that is there once
 
 

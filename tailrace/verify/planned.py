@@ -1,7 +1,8 @@
 """A view's plan, computed by Spark from the tables at a cut: for views whose SQL has more than one right answer.
 
-`row_number() OVER (ORDER BY day)` may number the rows of a day in any way, and LIMIT may take any of them; the plan
-says which (`plan/order.py`). Nothing here is incremental: each node is the one Spark operator that it stands for.
+`row_number() OVER (ORDER BY day)` may number the rows of a day in any way, and LIMIT and `max_by` may take any of
+them; the plan says which (`plan/order.py`, `plan/settled.py`). Nothing here is incremental: each node is the one
+Spark operator that it stands for.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace.delta import column
+from tailrace.plan.joining import lowered
 from tailrace.plan.nodes import (
     Aggregate,
     Filter,
@@ -29,30 +31,35 @@ from tailrace.plan.nodes import (
 )
 from tailrace.plan.order import NUMBER, is_decided, over, whole_order, window_sql
 from tailrace.source.frames import table_rows
-from tailrace.store.base import Cut, Store, TableDef
+from tailrace.source.queries import Query
+from tailrace.store.base import Cut, Store
 
 _KINDS = {"semi": "left_semi", "anti": "left_anti"}
 
 
 def leaves_ties_open(root: Node) -> bool:
     """Whether the SQL of a plan allows for several answers."""
-    return any(isinstance(n, Window | TopK) and not is_decided(n) for n in walk(root))
+    return any(isinstance(n, Aggregate | Window | TopK) and not is_decided(n) for n in walk(root))
+
+
+def planned_rows(spark: SparkSession, store: Store, root: Node, query: Query, cut: Cut) -> DataFrame:
+    """What a view's plan gives over the tables of its store at a cut."""
+    tables = {t.name: table_rows(spark, store.path, store.nodes, t, cut) for t in query.tables.values()}
+    return Planned(spark, tables).frame(lowered(root))
 
 
 class Planned:
-    """Computes plan nodes over the tables of a store at one cut."""
+    """Computes plan nodes over tables, given by name as frames of all their columns."""
 
-    def __init__(self, spark: SparkSession, store: Store, tables: Mapping[int, TableDef], cut: Cut) -> None:
-        self._spark, self._store, self._tables, self._cut = spark, store, tables, cut
+    def __init__(self, spark: SparkSession, tables: Mapping[str, DataFrame]) -> None:
+        self._spark, self._tables = spark, tables
 
     def frame(self, node: Node) -> DataFrame:
         """The node's relation, its columns called `_0`, `_1`, ..."""
         match node:
             case Scan():
-                rows = table_rows(
-                    self._spark, self._store.path, self._store.nodes, self._tables[node.table_id], self._cut
-                )
-                return _renamed(_renamed(rows).select(*(column(p) for p in node.positions)))
+                rows = _renamed(self._tables[node.table])
+                return _renamed(rows.select(*(column(p) for p in node.positions)))
             case OneRow():
                 return self._spark.range(1).select()
             case Generate():

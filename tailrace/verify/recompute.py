@@ -20,12 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace import types
-from tailrace.plan.joining import lowered
 from tailrace.source.queries import Query, query_rows
 from tailrace.source.session import session
 from tailrace.store.base import Cut, Store
 from tailrace.store.pins import Pin
-from tailrace.verify.planned import Planned, leaves_ties_open
+from tailrace.verify.planned import leaves_ties_open, planned_rows
 from tailrace.views.definition import ViewDef
 from tailrace.views.frames import WEIGHT_COLUMN, view_rows
 
@@ -61,26 +60,39 @@ def verify(spark: SparkSession, store: Store, view: ViewDef, query: Query, pin: 
     report = _compared(fresh, store, query_rows(fresh, store, query, pin.cut), view, pin)
     if report.ok or view.root is None or not leaves_ties_open(view.root):
         return report
-    computed = Planned(fresh, store, query.tables, pin.cut).frame(lowered(view.root))
+    computed = planned_rows(fresh, store, view.root, query, pin.cut)
     return replace(_compared(fresh, store, computed, view, pin), by="plan")
 
 
 def _compared(fresh: SparkSession, store: Store, computed: DataFrame, view: ViewDef, pin: Pin) -> Report:
     stored = view_rows(fresh, store.path, store.shards, view, pin.epoch)
-    names = [c.name for c in view.columns]
-    computed = computed.toDF(*_positional(len(names))).withColumn(WEIGHT_COLUMN, F.lit(1).cast("bigint"))
-    stored = stored.toDF(*_positional(len(names)), WEIGHT_COLUMN)
-    floats = [i for i, c in enumerate(view.columns) if types.is_float(c.type)]
-    if floats and view.key is not None:
-        differing = _differing_by_key(computed, stored, view.key, floats, len(names))
-    else:
-        differing = _differing(computed, stored, [c.type for c in view.columns])
+    differing = differences(computed, stored, view)
     rows = stored.agg(F.coalesce(F.sum(WEIGHT_COLUMN), F.lit(0))).collect()[0][0]
-    if floats and view.key is None:
-        missing, extra, examples = _tolerant(differing, floats, names)
-    else:
-        missing, extra, examples = _counted(differing, names)
+    missing, extra, examples = counted(differing, view)
     return Report(view.name, not missing and not extra, missing, extra, rows, pin.cut, pin.epoch, examples)
+
+
+def differences(computed: DataFrame, stored: DataFrame, view: ViewDef) -> DataFrame:
+    """Rows `c0`, `c1`, ... that one side has and the other lacks: their weight is positive where the view lacks them.
+
+    Of a view without a key, DOUBLE and FLOAT columns may still differ within the tolerance.
+    """
+    names, floats = _positional(len(view.columns)), _floats(view)
+    computed = computed.toDF(*names).withColumn(WEIGHT_COLUMN, F.lit(1).cast("bigint"))
+    stored = stored.toDF(*names, WEIGHT_COLUMN)
+    if floats and view.key is not None:
+        return _differing_by_key(computed, stored, view.key, floats, len(names))
+    return _differing(computed, stored, [c.type for c in view.columns])
+
+
+def counted(differing: DataFrame, view: ViewDef) -> tuple[int, int, dict[str, list[dict[str, Any]]]]:
+    """How many rows are missing and how many extra, with examples."""
+    names, floats = [c.name for c in view.columns], _floats(view)
+    return _tolerant(differing, floats, names) if floats and view.key is None else _counted(differing, names)
+
+
+def _floats(view: ViewDef) -> list[int]:
+    return [i for i, c in enumerate(view.columns) if types.is_float(c.type)]
 
 
 def _positional(count: int) -> list[str]:
@@ -146,7 +158,7 @@ def _tolerant(
     unmatched = []
     for values in extra:
         candidates = missing.get(_exact_part(values, floats), [])
-        partner = next((c for c in candidates if all(_alike(c[i], values[i]) for i in floats)), None)
+        partner = next((c for c in candidates if all(alike(c[i], values[i]) for i in floats)), None)
         if partner is None:
             unmatched.append(values)
         else:
@@ -164,8 +176,13 @@ def _exact_part(values: tuple[Any, ...], floats: list[int]) -> str:
     return repr([v for i, v in enumerate(values) if i not in floats])
 
 
-def _alike(a: Any, b: Any) -> bool:
-    if a is None or b is None or a == b:
+def alike(a: Any, b: Any) -> bool:
+    """Whether two numbers are equal within the tolerance, and so all numbers of two arrays or structs."""
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(alike(a[k], b[k]) for k in a)
+    if not (isinstance(a, float) and isinstance(b, float)) or a == b:
         return bool(a is b or a == b)
     if not (math.isfinite(a) and math.isfinite(b)):
         return math.isnan(a) and math.isnan(b)

@@ -15,7 +15,7 @@ Every change is one transaction and raises the version, by which other processes
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -29,9 +29,32 @@ from tailrace.store.pins import oldest_pinned
 from tailrace.types import Column
 from tailrace.views.definition import ViewDef, table_from_json, view_from_json, view_to_json
 
-__all__ = ["Catalog", "Draft", "Making", "ViewDef"]
+__all__ = ["Catalog", "Draft", "Making", "Relations", "ViewDef"]
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Tables and views of one moment, by name."""
+
+    tables: Mapping[str, TableDef]
+    views: Mapping[str, ViewDef]
+
+    def table(self, name: str) -> TableDef:
+        if name.lower() not in self.tables:
+            raise UnknownName(kind="table", name=name, hint=self._near(self.tables))
+        return self.tables[name.lower()]
+
+    def view(self, name: str) -> ViewDef:
+        if name.lower() not in self.views:
+            raise UnknownName(kind="view", name=name, hint=self._near(self.views))
+        return self.views[name.lower()]
+
+    @staticmethod
+    def _near(known: Iterable[str]) -> str:
+        listed = ", ".join(sorted(known)[:8])
+        return f" (there are: {listed})" if listed else " (there are none)"
 
 
 @dataclass(frozen=True)
@@ -112,21 +135,17 @@ class Catalog:
     def states(self) -> dict[str, int]:
         return self._current()._states
 
+    @property
+    def relations(self) -> Relations:
+        with self._lock:
+            self._read()
+            return Relations(self._tables, self._views)
+
     def table(self, name: str) -> TableDef:
-        if name.lower() not in self.tables:
-            raise UnknownName(kind="table", name=name, hint=self._near(name, self.tables))
-        return self.tables[name.lower()]
+        return self.relations.table(name)
 
     def view(self, name: str) -> ViewDef:
-        views = self.views
-        if name.lower() not in views:
-            raise UnknownName(kind="view", name=name, hint=self._near(name, views))
-        return views[name.lower()]
-
-    @staticmethod
-    def _near(name: str, known: Iterable[str]) -> str:
-        listed = ", ".join(sorted(known)[:8])
-        return f" (there are: {listed})" if listed else " (there are none)"
+        return self.relations.view(name)
 
     def dependants(self, name: str) -> list[str]:
         coming = [v for making in self.making.values() for v in making.draft.views]
@@ -264,6 +283,12 @@ class Catalog:
 
     def _epoch(self) -> int:
         return int((self._store.document("committed") or {"epoch": 0})["epoch"])
+
+    @property
+    def unsettled(self) -> set[int]:
+        """States of a build in one go that is under way or was left, and all dropped ones."""
+        dropped = self._store.document("dropping") or []
+        return {*(self._store.document("building") or []), *(state for state, _ in dropped)}
 
     def leftovers(self) -> list[int]:
         """States of a build that did not finish, and dropped ones that no running query can be reading any more."""

@@ -16,7 +16,7 @@ from tailrace.store.lmdb import attach
 from tailrace.store.pins import Pin, pinned
 from tailrace.store.rows import RowCodec
 from tailrace.store.weighted import split
-from tailrace.views.catalog import Catalog, ViewDef
+from tailrace.views.catalog import Catalog, Relations, ViewDef
 
 WEIGHT_COLUMN = "_weight"
 
@@ -29,6 +29,17 @@ def readable(store: Store, catalog: Catalog, names: Iterable[str]) -> Iterator[P
             views = catalog.views
             if all(views[name].since <= pin.epoch for name in names if name in views):
                 yield pin
+                return
+
+
+@contextmanager
+def pinned_relations(store: Store, catalog: Catalog) -> Iterator[tuple[Pin, Relations]]:
+    """Pin an epoch, with all tables and views there are, at which all of them can be read."""
+    while True:
+        with pinned(store) as pin:
+            relations = catalog.relations
+            if all(view.since <= pin.epoch for view in relations.views.values()):
+                yield pin, relations
                 return
 
 

@@ -1,4 +1,4 @@
-"""Reading views: all reads are of the committed epoch, even while the next one is half applied."""
+"""Reading views: all reads are of one epoch, the committed or a pinned one, even while the next is half applied."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tailrace.store.shards import prefix_range
 from tailrace.store.weighted import split
 from tailrace.types import Column
 from tailrace.views.catalog import ViewDef
+from tailrace.views.waiting import PATIENCE, Moment, Position
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -48,12 +49,14 @@ def _whole(read: Callable[Concatenate[View, P], T]) -> Callable[Concatenate[View
 
 
 class View:
-    """A materialized view, served as a keyed table. `find` gives its definition as it is now."""
+    """A materialized view, served as a keyed table. `find` gives its definition as it is now.
 
-    def __init__(
-        self, store: Store, definition: ViewDef, committed: Callable[[], int], find: Callable[[], ViewDef]
-    ) -> None:
-        self._store, self._def, self._committed, self._find = store, definition, committed, find
+    Reads never wait, unless they are told `at_least`: a position that a write returned. Then they wait until the
+    view covers it, for `timeout` seconds at most (None: for ever); `Timeout` says how far the view is.
+    """
+
+    def __init__(self, store: Store, definition: ViewDef, moment: Moment, find: Callable[[], ViewDef]) -> None:
+        self._store, self._def, self._moment, self._find = store, definition, moment, find
         self._newer: View | None = None
 
     def _newest(self) -> View:
@@ -62,7 +65,7 @@ class View:
         if found.state == self._def.state:
             return self
         if self._newer is None or self._newer._def.state != found.state:
-            self._newer = View(self._store, found, self._committed, self._find)
+            self._newer = View(self._store, found, self._moment, self._find)
         return self._newer
 
     @property
@@ -114,19 +117,24 @@ class View:
         return [key.index(p) for p in placed], [types.arrow(self._def.columns[p].type) for p in placed]
 
     @_whole
-    def get(self, key: Any = ()) -> dict[str, Any] | None:
+    def get(
+        self, key: Any = (), *, at_least: Position | None = None, timeout: float | None = PATIENCE
+    ) -> dict[str, Any] | None:
         """The row under a key (a tuple if composite), or None."""
+        self._wait(at_least, timeout)
         values = key_values(self.name, self._key_columns, key)
         encoded = clip_one(self._keys.encode_one(values))
-        for shard in self._shards(values):
-            row = self._read(shard, lambda s: s.get_many(self._def.state, [encoded])).get(encoded)
-            if row is not None:
-                return self._rows.decode_one(row)
+        for found in self._read_all(self._shards(values), lambda _, s: s.get_many(self._def.state, [encoded])):
+            if encoded in found:
+                return self._rows.decode_one(found[encoded])
         return None
 
     @_whole
-    def get_many(self, keys: Sequence[Any]) -> pa.Table:
+    def get_many(
+        self, keys: Sequence[Any], *, at_least: Position | None = None, timeout: float | None = PATIENCE
+    ) -> pa.Table:
         """The rows under these keys, in their order, those that exist, all of one epoch."""
+        self._wait(at_least, timeout)
         listed = [key_values(self.name, self._key_columns, key) for key in keys]
         encoded = [clip_one(self._keys.encode_one(values)) for values in listed]
         wanted: dict[int, list[bytes]] = {}
@@ -139,13 +147,23 @@ class View:
         return self._table([found[k] for k in encoded if k in found])
 
     @_whole
-    def scan(self, prefix: Any = None, *, start: Any = None, stop: Any = None, limit: int | None = None) -> pa.Table:
+    def scan(
+        self,
+        prefix: Any = None,
+        *,
+        start: Any = None,
+        stop: Any = None,
+        limit: int | None = None,
+        at_least: Position | None = None,
+        timeout: float | None = PATIENCE,
+    ) -> pa.Table:
         """All rows, those whose key begins with `prefix`, or those with start <= key < stop; at most `limit`.
 
         They come as the view's ORDER BY says, and where it says nothing in key order. `prefix`, `start` and
         `stop` are values of the first key columns (a tuple for several). A view without a key gives each row as
         often as it is there, and without ORDER BY in no particular order.
         """
+        self._wait(at_least, timeout)
         low, high = self._bounds(prefix, start, stop)
         enough = limit if not self._def.order else None  # the first rows may be anywhere
         entries: list[tuple[bytes, bytes]] = []
@@ -215,13 +233,13 @@ class View:
         repeated = pa.array(np.repeat(np.arange(len(values)), weights))
         return self._table(rows).take(repeated)
 
-    def _read(self, shard: int, read: Callable[[ShardSnapshot], T]) -> T:
-        return self._read_all([shard], lambda _, snapshot: read(snapshot))[0]
+    def _wait(self, position: Position | None, timeout: float | None) -> None:
+        self._moment.wait(f"view {self.name!r}", position, timeout)
 
     def _read_all(self, shards: Sequence[int], read: Callable[[int, ShardSnapshot], T]) -> list[T]:
         """Read several shards at one epoch, again if two epochs went by meanwhile."""
         for attempt in range(ATTEMPTS):
-            epoch = self._committed()
+            epoch = self._moment.epoch()
             try:
                 with ExitStack() as stack:
                     opened = [(i, stack.enter_context(self._store.shard(i).at(epoch))) for i in shards]

@@ -44,7 +44,7 @@ def test_update_changes_only_what_is_given(shop: Tailrace) -> None:
 
 def test_delete(shop: Tailrace) -> None:
     shop("put", "orders", *(f'{{"id": {i}}}' for i in range(5)))
-    assert shop("delete", "orders", 1, 2, 77).stdout == "2 rows deleted\n"
+    assert shop("delete", "orders", 1, 2, 77).stdout == "2 rows deleted, position 2\n"
     assert [row["id"] for row in shop.rows("orders")] == [0, 3, 4]
     shop("put", "lines", *(f'{{"id": 1, "line": {i}}}' for i in range(5)))
     assert shop.json("delete", "lines", 1, 0)["operations"] == 1

@@ -71,6 +71,12 @@ FAMILIES: dict[str, list[str]] = {
         "SELECT * FROM (SELECT id, g, n FROM a) UNPIVOT (v FOR what IN (g, n))",
         "SELECT * FROM (SELECT tag, id, g, h, n, p FROM c) "
         "UNPIVOT INCLUDE NULLS ((v, w) FOR what IN ((g, h), (n, h) AS nh))",
+        "SELECT * FROM (SELECT g, h, p FROM a) JOIN (SELECT g, n FROM e) USING (g) PIVOT (SUM(p) FOR h IN ('a', 'b'))",
+        "SELECT * FROM (SELECT g, h, p FROM a) FULL JOIN (SELECT g, b FROM e) USING (g) "
+        "PIVOT (COUNT(p) AS c, MAX(h) AS m FOR b IN (TRUE, FALSE))",
+        "SELECT * FROM (SELECT g, h, p FROM a) RIGHT JOIN (SELECT g, b FROM e) USING (g) "
+        "PIVOT (SUM(p) AS s, COUNT(*) AS c FOR g IN (0, 1 AS one))",
+        "SELECT * FROM (SELECT id, g, h FROM a) PIVOT (max_by(h, id) AS m, COUNT(*) AS c FOR g IN (1, 2))",
         "SELECT what, SUM(v) AS s FROM (SELECT g, n, p FROM a) UNPIVOT (v FOR what IN (g, n AS `the n`)) GROUP BY what",
     ],
     "joins": [
@@ -82,6 +88,8 @@ FAMILIES: dict[str, list[str]] = {
         "SELECT id, h FROM a LEFT SEMI JOIN c ON a.g = c.g AND a.p < c.p",
         "SELECT h FROM a LEFT ANTI JOIN c ON a.g = c.g AND (a.p < c.p OR a.b)",
         "SELECT g, b FROM a LEFT ANTI JOIN e ON a.x > e.x AND a.b",
+        "SELECT * FROM (SELECT id, g, id + 1 AS i FROM a) LEFT SEMI JOIN e USING (g)",
+        "SELECT * FROM (SELECT id, g, h, id + 1 AS i FROM a) LEFT ANTI JOIN c USING (h, g)",
         "SELECT l.id AS i, r.id AS j FROM a l LEFT JOIN a r ON l.g = r.g AND l.id < r.id",
         "SELECT g, h, a.id, e.id AS eid FROM a NATURAL FULL JOIN (SELECT g, h, id + 100 AS id FROM e) e",
         "SELECT g, COUNT(*) AS n, SUM(e.p) AS s FROM a LEFT JOIN e USING (g) GROUP BY g",

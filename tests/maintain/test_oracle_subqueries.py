@@ -66,6 +66,20 @@ FAMILIES: dict[str, list[str]] = {
         " EXISTS (SELECT 1 FROM e WHERE e.g = a.g)",
         "SELECT id FROM a WHERE p > 0 UNION ALL SELECT id FROM e WHERE g IN (SELECT g FROM a WHERE a.p > e.p)",
     ],
+    "by-row": [
+        "SELECT id, (SELECT c.n FROM c WHERE c.g = a.g AND c.h > a.h ORDER BY c.id, c.tag LIMIT 1) AS m,"
+        " (SELECT c.id FROM c WHERE c.x = a.x ORDER BY c.id, c.tag LIMIT 1 OFFSET 1) AS same FROM a",
+        "SELECT id, (SELECT q.x FROM (SELECT c.x, c.id, c.tag FROM c WHERE c.g = a.g ORDER BY c.id, c.tag LIMIT 2) q"
+        " ORDER BY q.id DESC, q.tag DESC LIMIT 1) AS m FROM a",
+        "SELECT id FROM a WHERE EXISTS (SELECT 1 FROM c WHERE c.g = a.g ORDER BY c.id LIMIT 1 OFFSET 1)"
+        " AND n > (SELECT c.n FROM c WHERE c.g = a.g ORDER BY c.n DESC NULLS LAST LIMIT 1)",
+        "SELECT id, g IN (SELECT g FROM c WHERE c.id = a.id ORDER BY c.tag LIMIT 1) AS f FROM a",
+        "SELECT id FROM a WHERE g NOT IN (SELECT g FROM c WHERE c.h = a.h ORDER BY c.id, c.tag LIMIT 2)",
+        "SELECT id, (SELECT MAX(r) FROM (SELECT c.n, dense_rank() OVER (ORDER BY c.n) AS r FROM c WHERE c.g = a.g) q"
+        " WHERE q.n < a.n) AS m FROM a",
+        "SELECT id, (SELECT SUM(w) FROM (SELECT explode(array(c.id, c.g)) AS w FROM c WHERE c.g = a.g) q"
+        " WHERE w < a.id) AS m FROM a",
+    ],
 }
 
 

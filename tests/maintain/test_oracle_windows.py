@@ -49,6 +49,16 @@ FAMILIES: dict[str, list[str]] = {
         "SELECT g, d, s, s - lag(s) OVER (PARTITION BY g ORDER BY d) AS more"
         " FROM (SELECT g, d, sum(p) AS s FROM a GROUP BY g, d)",
     ],
+    "aggregates": [
+        "SELECT id, sum(p) FILTER (WHERE b) OVER (PARTITION BY g) AS s, max_by(h, id) FILTER (WHERE b) OVER w AS m,"
+        " count(*) FILTER (WHERE n > 0) OVER (PARTITION BY g ORDER BY id) AS k FROM a WINDOW w AS (PARTITION BY g)",
+        "SELECT id, listagg(h, ',') WITHIN GROUP (ORDER BY id) OVER (PARTITION BY g) AS hs,"
+        " mode() WITHIN GROUP (ORDER BY n) OVER (PARTITION BY g) AS m, mode(n, true) OVER (PARTITION BY h) AS k FROM a",
+        "SELECT g, h, grouping(g) AS gg, rank() OVER (PARTITION BY grouping_id() ORDER BY sum(p) DESC) AS r"
+        " FROM a GROUP BY ROLLUP (g, h)",
+        "SELECT g, sum(sum(p)) FILTER (WHERE g > 0) OVER (ORDER BY g) AS s FROM a GROUP BY g",
+        "SELECT id, sort_array(collect_union(array(id, n)) OVER (PARTITION BY g)) AS u FROM a",
+    ],
 }
 
 TIES = [
@@ -58,6 +68,12 @@ TIES = [
     "SELECT h, d, row_number() OVER (PARTITION BY g ORDER BY b) AS rn"
     " FROM (SELECT g, h, d, b FROM a UNION ALL SELECT g, h, d, b FROM c)",
     "SELECT id, sum(n) OVER (ORDER BY b ROWS 2 PRECEDING) AS s, any_value(h) OVER (PARTITION BY g) AS h FROM a",
+    "SELECT g, max_by(id, b) AS m, min_by(h, d) AS lo, max_by(h, 1) AS c, min_by(h, b, 2) AS two FROM a GROUP BY g",
+    "SELECT g, listagg(h, ',') WITHIN GROUP (ORDER BY b DESC) AS hs, string_agg(h) WITHIN GROUP (ORDER BY d, b) AS ds"
+    " FROM (SELECT g, h, d, b FROM a UNION ALL SELECT g, h, d, b FROM c) GROUP BY g",
+    "SELECT id, max_by(id, b) OVER (PARTITION BY g) AS m, min_by(h, d) OVER (PARTITION BY g ORDER BY b) AS lo,"
+    " listagg(h) WITHIN GROUP (ORDER BY b) OVER (PARTITION BY g) AS hs FROM a",
+    "SELECT id, (SELECT c.n FROM c WHERE c.g = a.g ORDER BY c.b LIMIT 1) AS n FROM a",
 ]
 
 

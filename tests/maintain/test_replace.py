@@ -163,6 +163,7 @@ def test_a_new_definition_that_somebody_else_publishes_is_taken(db: tr.Database)
         db.sql(replace(NEW), progress=lambda step: other.refresh() if step.what == "verifying v" else None)
     assert db.view("v").sql == NEW
     assert db.verify("v").ok
+    db.refresh()
     assert held(db) <= needed(db)
 
 

@@ -23,7 +23,7 @@ from tailrace.errors import (
     UnknownColumn,
 )
 from tailrace.store import lmdb, settings
-from tailrace.store.base import Cut, Store, TableDef, Write
+from tailrace.store.base import Cut, Past, Store, TableDef, Write
 from tailrace.store.tables import Table
 from tailrace.types import Column
 
@@ -130,6 +130,26 @@ def test_deltas_hold_both_images(store: Store) -> None:
     assert store.touched(start, end) == {ITEMS.id: 3}
 
 
+def test_the_log_tells_what_each_transaction_did_to_which_table(store: Store) -> None:
+    items, pairs = Table(store, ITEMS), Table(store, PAIRS)
+    items.put({"id": 1, "v": 5})
+    pairs.put({"a": "x", "b": 1})
+    start = store.newest_cut()
+    items.update({"id": 1, "v": 6})
+    pairs.delete(("x", 1))
+    end = store.newest_cut()
+    seen: list[tuple[Any, ...]] = []
+    for node in range(store.nodes):
+        for number, table, found in store.history({1: ITEMS, 2: PAIRS}, node, start.offsets[node], end.offsets[node]):
+            seen += [(number, table.name, *row.values()) for row in found.to_pylist()]
+    assert sorted(seen) == [
+        (3, "items", 1, None, 5, -1),
+        (3, "items", 1, None, 6, 1),
+        (4, "pairs", "x", 1, None, -1),
+    ]
+    assert not [found for n in range(store.nodes) for found in store.history({}, n, start.offsets[n], end.offsets[n])]
+
+
 def test_tables_are_readable_at_any_cut_in_the_log(store: Store) -> None:
     items = Table(store, ITEMS)
     states, cuts = [], []
@@ -139,6 +159,44 @@ def test_tables_are_readable_at_any_cut_in_the_log(store: Store) -> None:
         states.append(rows_at(store, None))
         cuts.append(store.newest_cut())
     assert [rows_at(store, cut) for cut in cuts] == states
+
+
+def test_a_table_is_walked_by_rows_and_by_bytes(store: Store) -> None:
+    Table(store, ITEMS).put_many([{"id": i, "tag": "x" * (1000 if i < 50 else 10), "v": i} for i in range(100)])
+    for node in range(store.nodes):
+        there = sum(b.num_rows for b in store.rows(ITEMS, node, None, [0]))
+        for count, size in ((7, 1 << 30), (1000, 5_000), (1000, 1)):
+            after, passed = b"", []
+            while True:
+                key, rows = store.step(ITEMS, node, after, count, size)
+                between = list(store.rows(ITEMS, node, None, [1], after=after, upto=key))
+                assert sum(b.num_rows for b in between) == rows <= count
+                assert rows == 1 or sum(len(t) for b in between for t in b.column(0).to_pylist()) <= size
+                passed.append(rows)
+                if key is None:
+                    break
+                after = key
+            assert sum(passed) == there
+        assert store.step(ITEMS, node, b"", there, 1 << 30) == (None, there)
+
+
+def test_rows_are_found_by_key_at_any_cut_in_the_log(store: Store) -> None:
+    items = Table(store, ITEMS)
+    cuts, states = [store.newest_cut()], [rows_at(store, None)]
+    pasts = [Past(cuts[0])]
+    keys = [ITEMS.keys.encode_one([i]) for i in range(12)]
+    for step in range(6):
+        items.put_many([{"id": i, "v": step} for i in range(step, step + 3)])
+        Table(store, PAIRS).put({"a": "x", "b": step})
+        items.delete(step - 1)
+        items.put({"id": step - 1, "tag": "again"}) if step % 2 else None
+        cuts.append(store.newest_cut())
+        states.append(rows_at(store, None))
+        pasts.append(Past(cuts[-1]))
+        for past, state in zip(pasts, states, strict=True):  # each is brought further and further
+            found = store.get(ITEMS, keys, past)
+            decoded = ITEMS.rows.decode([found[k] for k in keys if k in found]).to_pylist()
+            assert sorted(tuple(row.values()) for row in decoded) == state
 
 
 def test_cuts_never_split_a_transaction(store: Store) -> None:
@@ -201,6 +259,18 @@ def test_an_epoch_is_applied_once(store: Store) -> None:
     assert not shard.apply(1, [Write.of(7, [b"a"], [b"other"], [b"1"])], keep=0)
     assert entries(store, 1) == {b"a": b"1"}
     assert entries(store, 0) == {}
+
+
+def test_a_snapshot_tells_which_keys_later_epochs_changed(store: Store) -> None:
+    shard = store.shard(0)
+    shard.apply(1, [Write.of(7, [b"a", b"b"], [b"1", b"1"], [None, None])], keep=0)
+    shard.apply(2, [Write.of(7, [b"c", b"a"], [b"2", None], [None, b"1"])], keep=0)
+    with shard.at(0) as snapshot:
+        assert [snapshot.changed(7, epoch) for epoch in (1, 2, 3)] == [[b"a", b"b"], [b"a", b"c"], []]
+        assert snapshot.moved_to(2).get_many(7, [b"a", b"c"]) == {b"c": b"2"}
+    shard.apply(3, [Write.of(7, [b"c"], [b"3"], [b"2"])], keep=2)
+    with shard.at(1) as snapshot, pytest.raises(SnapshotGone):
+        snapshot.changed(7, 2)
 
 
 def test_many_undo_chunks(store: Store) -> None:

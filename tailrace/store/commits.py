@@ -1,0 +1,22 @@
+"""Committed epochs as the store remembers them: the cut that each stands for.
+
+The last ones are kept, and those after the oldest pinned epoch, so that whoever follows the epochs from a pin
+finds the cut of every one of them.
+"""
+
+from __future__ import annotations
+
+from tailrace.store.base import Cut, Store
+
+PREFIX = "epoch:"
+
+
+def name_of(epoch: int) -> str:
+    """The name of an epoch's document; names sort as epochs do."""
+    return f"{PREFIX}{epoch:016d}"
+
+
+def cut_of(store: Store, epoch: int) -> Cut | None:
+    """The cut at which an epoch was committed; None if that is no longer (or not yet) known."""
+    found = store.document(name_of(epoch))
+    return None if found is None else Cut.from_json(found["cut"])

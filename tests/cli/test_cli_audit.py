@@ -1,0 +1,43 @@
+"""`tailrace audit`: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shopping import SPEND, Tailrace
+
+import tailrace as tr
+
+
+def break_rows(shop: Tailrace) -> None:
+    """Delete all that one shard has of the view."""
+    with tr.open(shop.path, create=False) as db:
+        state = db._catalog.view("spend").state
+        for index in range(db._store.shards):
+            environment = db._store.shard(index).environment
+            data = environment.databases["data"]
+            with environment.write() as txn:
+                with txn.cursor(data) as cursor:
+                    keys = [bytes(k) for k, _ in cursor if bytes(k)[:4] == state.to_bytes(4)]
+                for key in keys:
+                    txn.delete(key, db=data)
+
+
+def test_audit(shop: Tailrace, spark: Any) -> None:
+    shop("put", "orders", '{"id": 1, "cust": 7, "price": "9.50"}', '{"id": 2, "cust": 8, "price": "1.50"}')
+    shop("sql", SPEND)
+    assert "nothing wrong: 2 rows of 1 views" in shop("audit").stdout
+    break_rows(shop)
+    told = shop("audit", code=1).stdout
+    assert "rows of spend" in told
+    assert "missing" in told
+    assert "--repair" in told
+    shop("audit", "spend", "--from", 7, "--to", 8, code=1)
+    shop("audit", "spend", "--from", 9)
+    shop("audit", "--from", 9, code=2)
+    assert shop.json("audit", "spend", "--sample", 1.0, code=1)["findings"][0]["count"] == 2
+    mended = shop.json("audit", "--repair")
+    assert mended["ok"]
+    assert [(f["where"], f["kind"], f["count"]) for f in mended["repaired"]] == [("rows of spend", "missing", 2)]
+    assert shop.rows("spend")[0]["cust"] == 7
+    shop("audit")

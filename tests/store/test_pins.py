@@ -1,0 +1,102 @@
+"""Pins hold while their process lives, and not a moment longer."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace.store import lmdb, settings
+from tailrace.store.base import Write
+from tailrace.store.pins import oldest_pinned, pinned, standing
+from tailrace.store.processes import lives, me
+
+HOLDER = """
+import sys, tailrace.store.lmdb as lmdb
+from pathlib import Path
+from tailrace.store.pins import pinned
+with pinned(lmdb.LmdbStore(Path(sys.argv[1]))):
+    print("pinned", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[lmdb.LmdbStore]:
+    settings.create(tmp_path / "s", settings.Settings(map_size=1 << 26))
+    opened = lmdb.LmdbStore(tmp_path / "s")
+    yield opened
+    opened.close()
+
+
+def commit(store: lmdb.LmdbStore, epoch: int) -> None:
+    store.change_documents({"committed": {"epoch": epoch, "cut": [epoch, [epoch] * store.nodes], "at": 0.0}})
+
+
+def test_the_oldest_pin_counts(store: lmdb.LmdbStore) -> None:
+    assert oldest_pinned(store) is None
+    with pinned(store) as first:
+        commit(store, 5)
+        with pinned(store) as second:
+            assert (first.epoch, second.epoch) == (0, 5)
+            assert oldest_pinned(store) == first
+            assert [note["epoch"] for note in standing(store)] == [0, 5]
+        assert oldest_pinned(store) == first
+    assert oldest_pinned(store) is None
+    assert standing(store) == []
+
+
+def test_a_pin_of_another_process_holds_until_that_is_killed(store: lmdb.LmdbStore) -> None:
+    commit(store, 3)
+    command = [sys.executable, "-c", HOLDER, store.path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "pinned\n"
+        commit(store, 4)
+        pin = oldest_pinned(store)
+        assert pin is not None
+        assert (pin.epoch, standing(store)[0]["pid"]) == (3, other.pid)
+        other.kill()
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # it is over, but still in the list of processes
+        assert oldest_pinned(store) is None
+    assert store.documents("pin:") == {}
+
+
+READER = """
+import sys, tailrace.store.lmdb as lmdb
+from pathlib import Path
+store = lmdb.LmdbStore(Path(sys.argv[1]))
+with store.shard(0).at(0) as snapshot, store._base.read():
+    snapshot.applied(1)
+    print("reading", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_reader_that_is_killed_does_not_keep_pages(store: lmdb.LmdbStore) -> None:
+    environments = [store._base, store.shard(0)._env]
+
+    def reading(pid: int) -> list[bool]:
+        return [str(pid) in environment.handle.readers() for environment in environments]
+
+    command = [sys.executable, "-c", READER, store.path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "reading\n"
+        assert reading(other.pid) == [True, True]
+        other.kill()
+    assert reading(other.pid) == [True, True]
+    store.shard(0).apply(1, [Write.of(1, [b"k"], [b"v"], [None])], keep=0)
+    store.trim(store.newest_cut())
+    assert reading(other.pid) == [False, False]
+
+
+def test_another_process_with_the_same_number_is_not_the_same(store: lmdb.LmdbStore) -> None:
+    note = me()
+    assert lives(note)
+    assert not lives({**note, "started": note["started"] - 1})
+    assert lives({**note, "host": "elsewhere", "pid": 0})

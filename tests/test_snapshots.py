@@ -1,0 +1,230 @@
+"""Snapshots: several views and tables at one cut, however many epochs go on; and what they hold."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tailrace as tr
+from tailrace.errors import Closed, Ended, Timeout, UnknownName
+
+VIEWS = {
+    "sums": "SELECT g, SUM(v) AS s, COUNT(*) AS n FROM a GROUP BY g",
+    "pairs": "SELECT a.id, b.v AS w FROM a JOIN b ON a.id = b.id",
+    "bag": "SELECT g FROM a",
+    "tops": "SELECT id, v FROM a ORDER BY v DESC LIMIT 3",
+}
+
+
+@pytest.fixture
+def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
+    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+        for name in "ab":
+            database.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY, g INT, v INT)")
+        for name, sql in VIEWS.items():
+            database.sql(f"CREATE MATERIALIZED VIEW {name} AS {sql}")
+        step(database, 0)
+        yield database
+
+
+def step(db: tr.Database, number: int) -> tr.Written:
+    """An epoch in which rows come, change, move to other groups and go."""
+    with db.transaction() as t:
+        t.table("a").put_many([{"id": i, "g": (i + number) % 3, "v": i * number} for i in range(number, number + 10)])
+        t.table("b").put_many([{"id": i, "g": 0, "v": number} for i in range(number, number + 5)])
+        t.table("a").delete_many([number - 1, number + 4])
+    db.refresh()
+    return t.written
+
+
+Source = tr.Database | tr.Snapshot
+
+
+def seen(source: Source) -> dict[str, Any]:
+    """All that can be read, by key, whole, and of views."""
+    keys = list(range(-2, 30))
+    found: dict[str, Any] = {name: source.view(name).scan().to_pylist() for name in VIEWS}
+    found["bag"] = sorted(row["g"] for row in found["bag"])
+    found["one by one"] = [source.view("sums").get(g) for g in range(4)]
+    found["many"] = source.view("pairs").get_many(keys).to_pylist()
+    for name in "ab":
+        table = source.table(name)
+        found[name] = sorted(table.scan().to_pylist(), key=lambda row: row["id"])
+        found[f"{name} by key"] = [row for key in keys if (row := table.get(key)) is not None]
+        assert table.get_many(keys).to_pylist() == found[f"{name} by key"] == found[name]
+    return found
+
+
+def test_a_snapshot_stays_while_epochs_go_on(db: tr.Database) -> None:
+    with db.snapshot() as first:
+        was = seen(db)
+        assert seen(first) == was
+        for number in range(1, 4):
+            step(db, number)
+            assert seen(first) == was != seen(db)
+        with db.snapshot() as second:
+            now = seen(db)
+            db.table("a").delete_many(list(range(20)))
+            assert (seen(first), seen(second)) == (was, now)
+            db.refresh()
+            assert (seen(first), seen(second)) == (was, now)
+            assert (first.epoch + 3, first.position + 3) == (second.epoch, second.position)
+        assert seen(first) == was
+
+
+def test_a_snapshot_answers_sql_at_its_cut(db: tr.Database) -> None:
+    sql = "SELECT (SELECT SUM(s) FROM sums) AS kept, (SELECT SUM(v) FROM a) AS computed, COUNT(*) AS n FROM pairs"
+    with db.snapshot() as snapshot:
+        was = db.query(sql).to_pylist()
+        step(db, 1)
+        assert snapshot.query(sql).to_pylist() == was != db.query(sql).to_pylist()
+        assert was[0]["kept"] == was[0]["computed"]
+
+
+def test_a_snapshot_sees_what_there_was_to_see(db: tr.Database) -> None:
+    with db.snapshot() as snapshot:
+        was = seen(snapshot)
+        db.sql("CREATE MATERIALIZED VIEW later AS SELECT id FROM a; CREATE TABLE c (id INT PRIMARY KEY)")
+        assert (snapshot.tables(), snapshot.views()) == (["a", "b"], sorted(VIEWS))
+        with pytest.raises(UnknownName):
+            snapshot.view("later")
+        with pytest.raises(UnknownName):
+            snapshot.table("c")
+        db.sql("CREATE OR REPLACE MATERIALIZED VIEW sums AS SELECT g, COUNT(*) AS other FROM a GROUP BY g")
+        db.sql("DROP VIEW pairs; DROP VIEW tops")
+        step(db, 1)
+        assert seen(snapshot) == was
+        db.sql("DROP TABLE b")
+        assert snapshot.view("pairs").scan().num_rows
+        for read in (snapshot.table("b").scan, lambda: snapshot.table("b").get(1)):
+            with pytest.raises(UnknownName):
+                read()
+    db.refresh()  # what was kept for the snapshot alone goes with the next epoch
+    assert db._store.document("dropping") is None
+
+
+def test_an_ended_snapshot_refuses(db: tr.Database) -> None:
+    with db.snapshot() as snapshot:
+        view, table = snapshot.view("sums"), snapshot.table("a")
+        rows = table.batches()
+        next(rows)
+    reads: list[Callable[[], Any]] = [
+        lambda: view.get(1),
+        view.scan,
+        lambda: table.get(1),
+        table.scan,
+        lambda: list(rows),
+        lambda: snapshot.query("SELECT * FROM a"),
+        lambda: snapshot.view("sums"),
+        lambda: snapshot.epoch,
+    ]
+    for read in reads:
+        with pytest.raises(Ended):
+            read()
+    snapshot.close()
+    assert db.status().pins == []
+
+
+def test_a_snapshot_ends_with_its_store(tmp_path: Path, spark: Any) -> None:
+    first = tr.open(tmp_path / "x", spark=spark, map_size=1 << 28)
+    second = tr.open(tmp_path / "x", spark=spark)
+    with first.snapshot() as snapshot:
+        assert len(second.status().pins) == 1
+        first.close()
+        with pytest.raises(Closed):
+            snapshot.tables()
+    assert second.status().pins == []
+    second.close()
+
+
+def test_a_snapshot_waits_for_a_position_or_says_that_it_does_not_have_it(db: tr.Database) -> None:
+    written = step(db, 1)
+    with db.snapshot(at_least=written) as snapshot:
+        assert snapshot.position >= written.transaction
+        assert snapshot.view("sums").scan(at_least=written).num_rows == 3
+        later = db.table("a").put({"id": 99, "g": 1})
+        with pytest.raises(Timeout) as error:
+            snapshot.view("sums").get(1, at_least=later)
+        assert (error.value.wanted, error.value.covered) == (later.transaction, snapshot.position)
+    with pytest.raises(Timeout):
+        db.snapshot(at_least=later, timeout=0)
+    assert db.status().pins == []
+
+
+def test_many_threads_read_one_snapshot(db: tr.Database) -> None:
+    with db.snapshot() as snapshot:
+        was = seen(snapshot)
+        stop, failures = threading.Event(), []
+
+        def read() -> None:
+            while not stop.is_set():
+                if (now := seen(snapshot)) != was:
+                    failures.append(now)
+
+        threads = [threading.Thread(target=read) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for number in range(1, 4):
+            step(db, number)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+
+
+def held(db: tr.Database) -> tuple[int, int]:
+    """Entries of logs, and of undo records."""
+    undos = 0
+    for number in range(db._store.shards):
+        environment = db._store.shard(number)._env  # type: ignore[attr-defined]
+        with environment.read() as txn:
+            undos += txn.stat(environment.databases["undo"])["entries"]
+    with db._store._base.read() as txn:
+        return int(txn.stat(db._store._log)["entries"]), undos
+
+
+def test_what_a_snapshot_holds_goes_with_it(db: tr.Database) -> None:
+    for number in (1, 2):
+        step(db, number)
+    log, undos = held(db)
+    with db.snapshot():
+        for number in range(3, 8):
+            step(db, number)
+        assert held(db)[0] > log == 0
+        assert held(db)[1] > 2 * undos
+    step(db, 8)
+    assert held(db)[0] == 0
+    assert held(db)[1] <= 2 * undos
+
+
+HOLDER = """
+import sys, tailrace as tr
+snapshot = tr.open(sys.argv[1], create=False).snapshot()
+print(snapshot.epoch, sorted(r["g"] for r in snapshot.view("sums").scan().to_pylist()), flush=True)
+for _ in sys.stdin:
+    print([snapshot.table("a").get(i)["v"] for i in range(3)], snapshot.view("sums").get(1)["n"], flush=True)
+"""
+
+
+def test_a_snapshot_of_another_process_holds_until_that_is_killed(db: tr.Database) -> None:
+    command = [sys.executable, "-c", HOLDER, db.path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == f"{db.status().epoch} [0, 1, 2]\n"
+        was = f"{[db.table('a').get(i)['v'] for i in range(3)]} {db.view('sums').get(1)['n']}\n"  # type: ignore[index]
+        for number in (1, 2, 3):
+            step(db, number)
+            print(file=other.stdin, flush=True)
+            assert other.stdout.readline() == was
+        assert held(db)[0] > 0
+        assert [pin["pid"] for pin in db.status().pins] == [other.pid]
+        other.kill()
+    step(db, 4)
+    assert (held(db)[0], db.status().pins) == (0, [])

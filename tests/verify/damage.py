@@ -1,0 +1,136 @@
+"""Damage done on purpose, through LMDB directly, to a store with tables a and b."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tailrace as tr
+from tailrace.store.log import offset_of
+from tailrace.verify.findings import Finding
+
+Change = Callable[[bytes], bytes | None]
+
+VIEWS = {
+    "totals": "SELECT g, SUM(v) AS s, COUNT(*) AS n, MAX(v) AS hi FROM a GROUP BY g",
+    "pairs": "SELECT a.id, b.id AS bid, a.v + b.v AS v FROM a JOIN b ON a.g = b.g",
+    "best": "SELECT id, v FROM a ORDER BY v DESC LIMIT 5",
+    "skewed": "SELECT g, skewness(x) AS k FROM a GROUP BY g",
+    "bag": "SELECT v FROM a WHERE v < 90",
+}
+
+
+@contextmanager
+def store(path: Path, spark: Any, views: dict[str, str] = VIEWS) -> Iterator[tr.Database]:
+    """A store with views that have gone through some epochs."""
+    with tr.open(path, spark=spark, map_size=1 << 30) as db:
+        db.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT, x DOUBLE)")
+        db.sql("CREATE TABLE b (id INT PRIMARY KEY, g INT, v INT, w INT)")
+        write(db, 1)
+        for name, sql in views.items():
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {sql}")
+        write(db, 2)
+        db.refresh()
+        yield db
+
+
+def write(db: tr.Database, seed: int, times: int = 3) -> None:
+    """Rows put and deleted, in all groups."""
+    rng = random.Random(seed)
+    for _ in range(times):
+        keys = rng.sample(range(60), 20)
+        row = {"x": rng.uniform(-1, 1)}
+        db.table("a").put_many([{"id": k, "g": k % 6, "v": rng.randrange(100), **row} for k in keys])
+        db.table("b").put_many([{"id": k, "g": rng.randrange(6), "v": rng.randrange(100), "w": 1} for k in keys])
+        db.table("a").delete_many(rng.sample(range(60), 4))
+
+
+def flip(value: bytes, at: int = -1) -> bytes:
+    changed = bytearray(value)
+    changed[at] ^= 1
+    return bytes(changed)
+
+
+def entry(db: tr.Database, state: int, change: Change, database: str = "data", number: int = 0) -> int:
+    """Change an entry of a state, the `number`-th of the first shard that has so many; that shard."""
+    for index in range(db._store.shards):
+        environment = db._store.shard(index).environment
+        named = environment.databases[database]
+        with environment.write() as txn:
+            with txn.cursor(named) as cursor:
+                cursor.set_range(state.to_bytes(4))
+                keys = [bytes(k) for k, _ in cursor.iternext() if bytes(k)[:4] == state.to_bytes(4)]
+            if len(keys) > number:
+                _change(txn, named, keys[number], change)
+                return index
+    raise AssertionError(f"state {state} has no entries")
+
+
+def marks(db: tr.Database, state: int) -> dict[int, bytes]:
+    """The marks of a state, by shard."""
+    found = {}
+    for index in range(db._store.shards):
+        environment = db._store.shard(index).environment
+        with environment.read() as txn:
+            found[index] = bytes(txn.get(state.to_bytes(4), db=environment.databases["marks"]) or b"")
+    return found
+
+
+def put(db: tr.Database, shard: int, database: str, key: bytes, value: bytes) -> None:
+    environment = db._store.shard(shard).environment
+    with environment.write() as txn:
+        txn.put(key, value, db=environment.databases[database])
+
+
+def log_entry(db: tr.Database, node: int, change: Change, number: int = 0) -> int:
+    """Change an entry of a node's log that views have not behind them; its offset."""
+    done = db.status().cut[node]
+    environment = db._store._base
+    named = environment.databases["log"]
+    with environment.write() as txn:
+        with txn.cursor(named) as cursor:
+            keys = [bytes(k) for k, _ in cursor.iternext()]
+        waiting = [k for k in keys if offset_of(k)[0] == node and offset_of(k)[1] >= done]
+        _change(txn, named, waiting[number], change)
+        return offset_of(waiting[number])[1]
+
+
+def base(db: tr.Database, database: str, key: bytes | None, change: Change) -> None:
+    """Change an entry of the base environment, the last if no key is given."""
+    environment = db._store._base
+    named = environment.databases[database]
+    with environment.write() as txn:
+        if key is None:
+            with txn.cursor(named) as cursor:
+                assert cursor.last()
+                key = bytes(cursor.key())
+        _change(txn, named, key, change)
+
+
+def _change(txn: Any, named: Any, key: bytes, change: Change) -> None:
+    changed = change(bytes(txn.get(key, db=named) or b""))
+    if changed is None:
+        txn.delete(key, db=named)
+    else:
+        txn.put(key, changed, db=named)
+
+
+def state_of(db: tr.Database, view: str) -> int:
+    return db._catalog.view(view).state
+
+
+def told(findings: tuple[Finding, ...] | list[Finding]) -> dict[tuple[str, str], int]:
+    """What was found where, and how often."""
+    return {(f.where, f.kind): f.count for f in findings}
+
+
+def goes_on(db: tr.Database, seed: int) -> None:
+    """Further epochs are right, and nothing is wrong after them."""
+    for n in range(2):
+        write(db, seed + n)
+        db.refresh()
+    report = db.audit()
+    assert report.ok, report

@@ -1,0 +1,70 @@
+"""What every engine is put through, right or broken: `python workload.py STORE RECORDING`.
+
+An epoch dies between its work and its commit and is tried again, with a reader (the recorder) in between; a refresh
+takes two epochs; a group has rows on both nodes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import tailrace as tr
+from tailrace.source.session import session
+from tailrace.store.lmdb import LmdbStore
+from tailrace.store.place import place_one
+
+VIEWS = {
+    "totals": "SELECT g, SUM(v) AS total, COUNT(*) AS n FROM t GROUP BY g",
+    "items": "SELECT id, v FROM t WHERE v >= 0",
+}
+IDS = (0, 2)  # on different nodes
+
+
+class Died(Exception):
+    """The driver, before it could commit."""
+
+
+@contextmanager
+def dying_at_commit() -> Iterator[None]:
+    changed = LmdbStore.change_documents
+
+    def change(self: LmdbStore, changes: dict[str, Any]) -> None:
+        if "committed" in changes:
+            raise Died
+        changed(self, changes)
+
+    LmdbStore.change_documents = change  # type: ignore[method-assign]
+    try:
+        yield
+    except Died:
+        pass
+    finally:
+        LmdbStore.change_documents = changed  # type: ignore[method-assign]
+
+
+def main(store: Path, recording: Path) -> None:
+    with tr.open(store, nodes=2, shards=2, map_size=1 << 28, max_epoch=len(IDS), spark=session(cores=1)) as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY, g INT, v INT)")
+        for name, sql in VIEWS.items():
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {sql}")
+        t = db.table("t")
+        assert len({place_one([i], [pa.int32()], 2) for i in IDS}) == 2
+        t.put_many([{"id": i, "g": 0, "v": 1} for i in IDS])
+        db.refresh()
+        t.put_many([{"id": i, "g": 0, "v": 10} for i in IDS])
+        with dying_at_commit():
+            db.refresh()
+        with db.record(recording):
+            for v in (20, 30):
+                t.put_many([{"id": i, "g": 0, "v": v} for i in IDS])
+            db.refresh()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,196 @@
+"""Damage to the structure of a store: marks, undo records, documents, states of nothing, numbers of rows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import damage
+import pytest
+from damage import base, entry, flip, goes_on, state_of, told, write
+
+import tailrace as tr
+from tailrace.auditing import Auditor
+from tailrace.errors import EpochFailed
+from tailrace.store.pins import pinned
+from tailrace.store.shards import Mark, mark_bytes, mark_of
+
+FEW = {"totals": damage.VIEWS["totals"], "bag": damage.VIEWS["bag"]}
+
+
+@pytest.fixture
+def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
+    with damage.store(tmp_path / "store", spark, FEW) as db:
+        yield db
+
+
+def structure(db: tr.Database) -> dict[tuple[str, str], int]:
+    """What is wrong with the structure; needs no Spark."""
+    return told(Auditor(db._store, db._catalog, lambda: db.spark).structure(tables=True))
+
+
+def marked(**changed: int) -> damage.Change:
+    def change(value: bytes) -> bytes:
+        mark = mark_of(value)
+        assert mark is not None
+        return mark_bytes(Mark(**{**mark._asdict(), **changed}))
+
+    return change
+
+
+MARKS: dict[str, damage.Change] = {
+    "back": marked(applied=0),
+    "forward": marked(applied=2**62),
+    "next": marked(applied=3),
+    "oldest": marked(oldest=2**40),
+    "truncated": lambda v: v[:7],
+    "none": lambda v: None,
+}
+
+
+def test_damaged_marks_are_named(db: tr.Database) -> None:
+    state = state_of(db, "totals")
+    for change in MARKS.values():
+        right = damage.marks(db, state)
+        shard = entry(db, state, change, "marks")
+        assert structure(db) == {(f"mark in shard {shard}: rows of totals", "damaged"): 1}
+        damage.put(db, shard, "marks", state.to_bytes(4), right[shard])
+        assert structure(db) == {}
+
+
+@pytest.mark.parametrize("kind", ["back", "forward", "next"])
+def test_damaged_marks_are_mended(db: tr.Database, kind: str) -> None:
+    entry(db, state_of(db, "totals"), MARKS[kind], "marks")
+    report = db.audit(repair=True)
+    assert report.ok, report
+    assert {f.where[:4] for f in report.repaired} == {"mark"}
+    goes_on(db, 10)
+
+
+def test_damaged_undo_records(db: tr.Database) -> None:
+    with pinned(db._store):
+        write(db, 3)
+        db.refresh()
+        shard = entry(db, state_of(db, "totals"), lambda v: v[: len(v) // 2], "undo", number=1)
+        found = structure(db)
+        assert found == {(f"undo records in shard {shard}: rows of totals", "damaged"): 1}
+    report = db.audit(repair=True)
+    assert report.ok, report
+    goes_on(db, 10)
+
+
+def test_states_of_nothing_documents_and_counts(db: tr.Database) -> None:
+    shard = db._store.shard(2).environment
+    with shard.write() as txn:
+        txn.put((4711).to_bytes(4) + b"key", b"value", db=shard.databases["data"])
+    table = db._catalog.table("a")
+    base(db, "documents", f"count:{table.id}".encode(), lambda v: b"3")
+    found = structure(db)
+    assert found == {
+        ("state 4711", "orphan"): 1,
+        ("mark in shard 2: state 4711", "damaged"): 1,
+        ("number of rows of a", "different"): 1,
+    }
+    base(db, "documents", b"pin:broken", lambda v: b"{")
+    assert structure(db) == {("document pin:broken", "damaged"): 1}
+    report = db.audit(repair=True)
+    assert report.ok, report
+    assert db._store.count(table) == db.table("a").scan().num_rows
+    goes_on(db, 10)
+
+
+def test_a_damaged_catalog_is_told(db: tr.Database) -> None:
+    base(db, "documents", b"view:totals", lambda v: v[:-5])
+    report = db.audit(repair=True)
+    assert told(report.findings) == {("document view:totals", "damaged"): 1}
+    assert "backup" in report.findings[0].advice
+
+
+def test_damaged_rows_of_tables_are_told(db: tr.Database) -> None:
+    base(db, "rows", None, lambda v: v + b"more")
+    report = db.audit()
+    found = {f.where: f for f in report.findings}
+    assert found["table b"].count == 1
+    assert "backup" in found["table b"].advice
+
+
+# the log
+
+
+DAMAGES: dict[str, damage.Change] = {
+    "flipped": flip,
+    "truncated": lambda v: v[:40],
+    "headless": lambda v: v[:3],
+    "gone": lambda v: None,
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_log_is_named_never_applied_and_passed_over(db: tr.Database, kind: str) -> None:
+    before = db.view("totals").scan(), db.status().epoch
+    write(db, 5)
+    offset = damage.log_entry(db, 1, DAMAGES[kind], number=1)
+    with pytest.raises(tr.TailraceError, match=r"log.*node 1.*tailrace audit --repair"):
+        db.refresh()
+    assert (db.view("totals").scan(), db.status().epoch) == before
+    report = db.audit()
+    assert told(report.findings) == {("log of node 1", "damaged"): 1}
+    assert report.findings[0].examples[0]["offset"] == offset
+    assert "No write is lost" in report.findings[0].advice
+    mended = db.audit(repair=True)
+    assert mended.ok, mended
+    assert told(mended.repaired) == told(report.findings)
+    assert db.status().lag_operations == 0
+    assert db.view("totals").scan() != before[0]
+    goes_on(db, 10)
+
+
+@pytest.mark.parametrize("change", [lambda v: v[:20], lambda v: flip(v, 16)], ids=["truncated", "flipped"])
+def test_damaged_notes_of_transactions(db: tr.Database, change: damage.Change) -> None:
+    write(db, 5)
+    base(db, "transactions", None, change)
+    assert ("notes of transactions", "damaged") in structure(db)
+    report = db.audit(repair=True)
+    assert report.ok, report
+    assert db.status().lag_operations == 0
+    goes_on(db, 10)
+
+
+# crashes
+
+REPAIR = "import sys, tailrace; tailrace.open(sys.argv[1], create=False).audit(repair=True)"
+
+
+@pytest.mark.parametrize("point", [pytest.param("epoch.intent", marks=pytest.mark.soak), "epoch.commit"])
+def test_a_repair_that_is_killed_is_finished(tmp_path: Path, spark: Any, point: str) -> None:
+    path, armed = tmp_path / "store", tmp_path / "faults"
+    armed.mkdir()
+    (armed / point).write_text("kill@1")
+    with damage.store(path, spark, FEW) as db:
+        right = db.view("totals").scan()
+        entry(db, state_of(db, "totals"), lambda v: flip(v, 5))
+        wrong, epoch = db.view("totals").scan(), db.status().epoch
+        assert wrong != right
+    command = [sys.executable, "-c", REPAIR, str(path)]
+    ended = subprocess.run(command, timeout=240, env={**os.environ, "TAILRACE_FAULTS": str(armed)})
+    assert ended.returncode == -signal.SIGKILL
+    with tr.open(path, create=False, spark=spark) as db:
+        assert db.view("totals").scan() == wrong, "half a repair was seen"
+        assert db.refresh().number == epoch + 1
+        assert db.view("totals").scan() == right
+        goes_on(db, 10)
+
+
+def test_a_repair_that_fails_holds_up_nothing(db: tr.Database) -> None:
+    """A table's row is damaged as well: what rests on it cannot be computed anew, all else goes on as before."""
+    entry(db, state_of(db, "bag"), lambda v: None)
+    base(db, "rows", None, lambda v: v + b"more")
+    write(db, 5)
+    with pytest.raises(EpochFailed):
+        db.audit(["bag"], sample=1.0, repair=True)
+    assert db._store.document("intent") is None
