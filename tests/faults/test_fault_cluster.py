@@ -40,7 +40,6 @@ def test_a_killed_executor(bench: Bench, point: str) -> None:
     bench.write(random.Random(point))
     executor_of(bench.wait_until_met(point)).kill()
     recovered(bench, f"executor killed at {point}")
-    bench.verify()
     assert not bench.runner.count("failed"), bench.runner.last("failed")  # Spark ran the task again elsewhere
 
 
@@ -53,7 +52,7 @@ def test_a_slow_task_is_overtaken_by_its_copy(bench: Bench) -> None:
 
 
 def test_a_slow_task_comes_after_its_copy(bench: Bench) -> None:
-    for number in range(3):
+    for number in range(2):
         bench.arm("task.apply", "sleep:4")
         bench.write(random.Random(number))
         bench.wait_until_met("task.apply")
