@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.errors import EpochsLocked
+from tailrace.store import private
 
 PATIENCE = 600.0  # seconds that a change of the catalog waits for the epoch under way
 
@@ -27,7 +28,7 @@ PATIENCE = 600.0  # seconds that a change of the catalog waits for the epoch und
 def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
     """Hold a lock of the store; `EpochsLocked` names its holder when it stays taken."""
     path = Path(store) / f"{name}.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = private.opened(path, os.O_RDWR | os.O_CREAT)
     try:
         deadline = time.monotonic() + patience
         while True:
