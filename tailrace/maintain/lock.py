@@ -16,12 +16,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from tailrace.errors import EpochsLocked
-from tailrace.store import private
+from tailrace.errors import Corrupt, EpochsLocked
+from tailrace.store import private, shapes
 
 PATIENCE = 600.0  # seconds that a change of the catalog waits for the epoch under way
+
+
+class _Note(TypedDict):
+    pid: int
+    command: str
+    since: str
 
 
 @contextmanager
@@ -39,7 +45,7 @@ def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
                 if time.monotonic() >= deadline:
                     raise EpochsLocked(path=store, **_holder(descriptor)) from None
                 time.sleep(0.02)
-        note = {
+        note: _Note = {
             "pid": os.getpid(),
             "command": Path(sys.argv[0] or "python").name,
             "since": datetime.now().isoformat(timespec="seconds"),
@@ -53,7 +59,7 @@ def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
 
 def _holder(descriptor: int) -> dict[str, Any]:
     try:
-        found = json.loads(os.pread(descriptor, 4096, 0))
+        found = shapes.parsed("a lock", os.pread(descriptor, 4096, 0), _Note)
         return {"pid": found["pid"], "command": found["command"], "since": found["since"]}
-    except (ValueError, KeyError):
+    except Corrupt:
         return {"pid": "unknown", "command": "just starting", "since": "just now"}

@@ -122,7 +122,7 @@ class LmdbStore(Store):
             key = tuple(rows.column(k)[missing].as_py() for k in table.key)
             raise NoSuchRow(table=table.name, key=key[0] if len(key) == 1 else key)
         ordered = sorted(last)
-        before = table.rows.decode([found[k] for k in ordered if k in found])
+        before = table.decode([found[k] for k in ordered if k in found])
         if change.mode == "delete":
             return ordered, before, None
         picked = rows.take(pa.array([last[k] for k in ordered], pa.int64()))
@@ -213,11 +213,11 @@ class LmdbStore(Store):
                 if kept is not None:
                     run.append(kept)
                 if len(run) == size:
-                    yield table.rows.decode(run).select(list(columns))
+                    yield table.decode(run).select(list(columns))
                     run = []
             run.extend(row for row in overlay.values() if row is not None)
             if run:
-                yield table.rows.decode(run).select(list(columns))
+                yield table.decode(run).select(list(columns))
 
     def step(self, table: TableDef, node: int, after: bytes, count: int, size: int) -> tuple[bytes | None, int]:
         passed, held, last = 0, 0, after

@@ -137,7 +137,7 @@ def _instance(kind: Any) -> _Checker:
     def check(value: Any) -> str:
         if not isinstance(value, kind):
             return _found(value, f"a {kind.__name__}")
-        for name, one in _fields_of(type(value)):
+        for name, one in _fields_of(value.__class__):
             if wrong := one(getattr(value, name)):
                 return f"{name!r}: {wrong}"
         return ""
