@@ -20,6 +20,7 @@ from tailrace.errors import Corrupt
 
 UNIT = 1127  # the smallest double's mantissa, read as a 53-bit integer, still has an exponent >= -UNIT
 _COUNTS = struct.Struct("<qqqH")
+_BEYOND = 1 << 62  # so many values no group has
 _ZEROS = 1024  # bytes; the square of the largest double has half as many
 _LIMBS = 256  # room for the limb number in a code
 _HALF = np.uint64(27)
@@ -115,8 +116,8 @@ def from_bytes(data: bytes) -> Exact:
     if len(data) <= _COUNTS.size:
         raise Corrupt(where="a sum of doubles", reason=f"{len(data)} bytes are too few")
     nan, positive, negative, zeros = _COUNTS.unpack_from(data)
-    if zeros > _ZEROS:
-        raise Corrupt(where="a sum of doubles", reason=f"no sum ends in {zeros} zero bytes")
+    if zeros > _ZEROS or not all(0 <= n < _BEYOND for n in (nan, positive, negative)):
+        raise Corrupt(where="a sum of doubles", reason="there is no such sum")
     return int.from_bytes(data[_COUNTS.size :], "little", signed=True) << (8 * zeros), nan, positive, negative
 
 

@@ -48,8 +48,8 @@ class Moments:
             raise Corrupt(where="moments", reason=f"{len(data)} bytes are too few")
         count, length = _HEAD.unpack_from(data)
         end = _HEAD.size + length
-        if end > len(data):
-            raise Corrupt(where="moments", reason="their sum is longer than they are")
+        if end > len(data) or not 0 <= count < 1 << 62:
+            raise Corrupt(where="moments", reason="there are no such")
         return cls(count, exact.from_bytes(data[_HEAD.size : end]), exact.from_bytes(data[end:])[0])
 
     def spread(self) -> float:

@@ -73,7 +73,7 @@ class _View(TypedDict):
 
 
 class _Build(TypedDict):
-    views: list[_View]
+    views: Annotated[list[_View], bool]  # one at least
     states: dict[str, Small]
     tables: list[Small]
     total: int

@@ -12,12 +12,13 @@ import pyarrow as pa
 from tailrace.errors import Corrupt
 
 _WEIGHT = struct.Struct("<q")
+_BEYOND = 1 << 62  # no row is there so often; and there is room to add
 ONE = pa.scalar(_WEIGHT.pack(1), pa.large_binary())  # the weight in front of a row that is there once
 
 
 def weight_of(entry: bytes) -> int:
     weight: int = _WEIGHT.unpack_from(entry)[0] if len(entry) >= _WEIGHT.size else 0
-    if weight <= 0:
+    if not 0 < weight < _BEYOND:
         raise _damaged()
     return weight
 
@@ -32,7 +33,7 @@ def split(entries: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], list[bytes]]
     if len(joined) != len(entries) * _WEIGHT.size:
         raise _damaged()
     weights = np.frombuffer(joined, dtype="<i8")
-    if (weights <= 0).any():
+    if ((weights <= 0) | (weights >= _BEYOND)).any():
         raise _damaged()
     return weights, [row_of(e) for e in entries]
 

@@ -44,5 +44,4 @@ def survives(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except TailraceError as error:
-        assert str(error)
         return error
