@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tailrace as tr
-from tailrace.errors import Corrupt, NewerFormat, NotAStore, OlderFormat, TailraceError
+from tailrace.errors import Corrupt, NewerFormat, NotAStore, OlderFormat
 from tailrace.maintain import builds, records
 from tailrace.maintain.epoch import Intent, committed
 from tailrace.plan.nodes import (

@@ -116,7 +116,7 @@ def from_bytes(data: bytes) -> Exact:
     if len(data) <= _COUNTS.size:
         raise Corrupt(where="a sum of doubles", reason=f"{len(data)} bytes are too few")
     nan, positive, negative, zeros = _COUNTS.unpack_from(data)
-    if zeros > _ZEROS or not all(0 <= n < _BEYOND for n in (nan, positive, negative)):
+    if zeros > _ZEROS or any(abs(n) >= _BEYOND for n in (nan, positive, negative)):
         raise Corrupt(where="a sum of doubles", reason="there is no such sum")
     return int.from_bytes(data[_COUNTS.size :], "little", signed=True) << (8 * zeros), nan, positive, negative
 

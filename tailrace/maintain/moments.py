@@ -48,7 +48,7 @@ class Moments:
             raise Corrupt(where="moments", reason=f"{len(data)} bytes are too few")
         count, length = _HEAD.unpack_from(data)
         end = _HEAD.size + length
-        if end > len(data) or not 0 <= count < 1 << 62:
+        if end > len(data) or abs(count) >= 1 << 62:
             raise Corrupt(where="moments", reason="there are no such")
         return cls(count, exact.from_bytes(data[_HEAD.size : end]), exact.from_bytes(data[end:])[0])
 
