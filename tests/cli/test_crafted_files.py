@@ -85,7 +85,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
 @pytest.mark.parametrize("ending", VALID)
 @settings(crafted, max_examples=400)
 @given(data=st.data())
-def test_a_damaged_file(table: Table, tmp_path_factory: pytest.TempPathFactory, ending: str, data: st.DataObject) -> None:
+def test_a_damaged_file(
+    table: Table, tmp_path_factory: pytest.TempPathFactory, ending: str, data: st.DataObject
+) -> None:
     path = tmp_path_factory.getbasetemp() / f"damaged.{ending}"
     path.write_bytes(data.draw(damaged(VALID[ending])))
     found = survives(lambda: load(table, [path]))
