@@ -26,6 +26,7 @@ from tailrace.status import Status, status
 from tailrace.store import lmdb, settings
 from tailrace.store.base import TableDef
 from tailrace.store.tables import Table
+from tailrace.types import quoted
 from tailrace.verify.recompute import Report, verify
 from tailrace.views.catalog import Catalog, ViewDef
 from tailrace.views.frames import readable
@@ -151,7 +152,7 @@ class Database:
         """Drop a table or a view; `InUse` if views depend on it."""
         self._check()
         kind = "VIEW" if name.lower() in self._catalog.views else "TABLE"
-        self.sql(f"DROP {kind} `{name}`")
+        self.sql(f"DROP {kind} {quoted(name)}")
 
     # maintenance
 

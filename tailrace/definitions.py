@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -119,11 +120,11 @@ def _analysed(spark: SparkSession, names: Names, sql: str, uses: tuple[str, ...]
     """The view's columns as Spark names and types them."""
     fresh = session(spark)
     for name in uses:
-        nulls = (f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in names.source(name).columns)
-        fresh.range(0).selectExpr(*nulls).createOrReplaceTempView(f"`{name}`")
+        nulls = (f"CAST(NULL AS {c.type}) AS {types.quoted(c.name)}" for c in names.source(name).columns)
+        fresh.range(0).selectExpr(*nulls).createOrReplaceTempView(types.quoted(name))
     try:
         schema = fresh.sql(sql).schema
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise SqlError(message=reason(error)) from None
     return tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
 

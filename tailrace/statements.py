@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from sqlglot import exp
 
@@ -14,7 +15,7 @@ from tailrace.definitions import Names, define, redefine
 from tailrace.errors import BeingBuilt, NameTaken, SqlError, UnknownName
 from tailrace.maintain.typer import reason
 from tailrace.plan import dialect
-from tailrace.plan.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
+from tailrace.plan.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, only_query, parse
 from tailrace.source.frames import table_rows
 from tailrace.source.session import session
 from tailrace.store.base import Store
@@ -42,7 +43,10 @@ class Runner:
     def run(self, text: str) -> pa.Table | None:
         result = None
         for statement in parse(text):
-            result = self._run(statement)
+            try:
+                result = self._run(statement)
+            except RecursionError:
+                raise SqlError(message="the statement is nested too deeply; nothing was changed") from None
         return result
 
     def _run(self, statement: Statement) -> pa.Table | None:
@@ -199,13 +203,13 @@ class Runner:
                 else:
                     table = self._catalog.tables[name]
                     found = table_rows(spark, self._store.path, self._store.nodes, table, pin.cut)
-                found.createOrReplaceTempView(f"`{name}`")
+                found.createOrReplaceTempView(types.quoted(name))
             try:
                 return spark.sql(text).toArrow()
-            except PySparkException as error:
+            except (PySparkException, Py4JError) as error:
                 raise SqlError(message=reason(error)) from None
 
     def _mentioned(self, text: str) -> set[str]:
-        tree = dialect.parse(text)
+        tree = only_query(dialect.parse(text))
         names = {t.name.lower() for part in tree for t in part.find_all(exp.Table)}
         return {n for n in names if n in self._catalog.views or n in self._catalog.tables}
