@@ -109,7 +109,7 @@ HARMFUL = {
     "deeper.jsonl": b'{"id": 1, "unknown": ' + b'{"a":' * 200_000 + b"1" + b"}" * 200_000 + b"}",
     "digits.jsonl": b'{"id": ' + b"9" * 100_000 + b"}",
     "tiny.jsonl": b'{"id": 1, "price": "1e-999999999"}',
-    "tinier.jsonl": b'{"id": 1, "price": 0E-999999999 }',
+    "tinier.jsonl": b'{"id": 1, "price": 1E-999999999 }',
     "disguised.jsonl": b'{"id": 1, "price": "1\\u0065-999999999"}',
     "huge.jsonl": b'{"id": 1, "price": 1e999999999}',
     "half.jsonl": b'{"id": 1, "name": "\\ud800"}',

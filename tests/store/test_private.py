@@ -51,7 +51,7 @@ def test_directories_are_0700_and_files_0600(tmp_path: Path, umask: int) -> None
     use(tmp_path / "store")
     use(tmp_path / "store")
     found = modes(tmp_path / "store")
-    assert len(found) == 13
+    assert len(found) == 14
     wrong = {p: oct(m) for p, m in found.items() if m != (0o700 if Path(p).is_dir() else 0o600)}
     assert wrong == {}
 
