@@ -32,6 +32,7 @@ from tailrace.store import lmdb, settings
 from tailrace.store.base import TableDef
 from tailrace.store.tables import Table
 from tailrace.transactions import Transaction
+from tailrace.types import quoted
 from tailrace.verify.checking import BOUND, Checked, check_file
 from tailrace.verify.findings import AuditReport, concerned
 from tailrace.verify.recompute import Report, verify
@@ -197,7 +198,7 @@ class Database:
         """Drop a table or a view; `InUse` if views depend on it."""
         self._check()
         kind = "VIEW" if name.lower() in self._catalog.views else "TABLE"
-        self.sql(f"DROP {kind} `{name}`")
+        self.sql(f"DROP {kind} {quoted(name)}")
 
     # maintenance
 

@@ -121,8 +121,8 @@ def _analysed(spark: SparkSession, names: Names, sql: str, uses: tuple[str, ...]
     fresh = session(spark)
     try:
         for name in uses:
-            nulls = (f"CAST(NULL AS {c.type}) AS `{c.name}`" for c in names.source(name).columns)
-            fresh.range(0).selectExpr(*nulls).createOrReplaceTempView(f"`{name}`")
+            nulls = (f"CAST(NULL AS {c.type}) AS {types.quoted(c.name)}" for c in names.source(name).columns)
+            fresh.range(0).selectExpr(*nulls).createOrReplaceTempView(types.quoted(name))
         schema = fresh.sql(sql).schema
     except FAILURES as error:
         raise SqlError(message=reason(error)) from None

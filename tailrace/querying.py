@@ -10,10 +10,12 @@ from sqlglot import exp
 from tailrace.errors import SqlError
 from tailrace.maintain.typer import FAILURES, reason
 from tailrace.plan import dialect
+from tailrace.plan.statements import only_query
 from tailrace.source.frames import table_rows
 from tailrace.source.session import session
 from tailrace.store.base import Store
 from tailrace.store.pins import Pin
+from tailrace.types import quoted
 from tailrace.views.catalog import Relations
 from tailrace.views.frames import view_frame
 
@@ -31,7 +33,7 @@ def answer(spark: SparkSession, store: Store, relations: Relations, text: str, p
             found = table_rows(fresh, store.path, store.nodes, relations.tables[name], pin.cut)
         else:
             continue
-        found.createOrReplaceTempView(f"`{name}`")
+        found.createOrReplaceTempView(quoted(name))
     try:
         return fresh.sql(text).toArrow()
     except FAILURES as error:
@@ -39,4 +41,4 @@ def answer(spark: SparkSession, store: Store, relations: Relations, text: str, p
 
 
 def _mentioned(text: str) -> set[str]:
-    return {table.name.lower() for part in dialect.parse(text) for table in part.find_all(exp.Table)}
+    return {table.name.lower() for part in only_query(dialect.parse(text)) for table in part.find_all(exp.Table)}

@@ -37,7 +37,10 @@ class Runner:
     def run(self, text: str) -> pa.Table | None:
         result = None
         for statement in parse(text):
-            result = self._run(statement)
+            try:
+                result = self._run(statement)
+            except RecursionError:
+                raise SqlError(message="the statement is nested too deeply; nothing was changed") from None
         return result
 
     def _run(self, statement: Statement) -> pa.Table | None:

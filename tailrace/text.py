@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.errors import BadKey, BadValue, DataError
-from tailrace.store.convert import to_value
+from tailrace.store.convert import brief, short_decimals, to_value
 from tailrace.types import Column
 
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
@@ -61,6 +61,8 @@ def array_of(texts: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(kind):
         raise pa.ArrowInvalid("Arrow would take the letters themselves")
+    if pa.types.is_decimal(kind) and not short_decimals(texts):
+        raise pa.ArrowInvalid("Arrow would crash")
     if pa.types.is_timestamp(kind) and kind.tz:
         return texts.cast(pa.timestamp(kind.unit)).cast(kind)
     return texts.cast(kind)
@@ -71,7 +73,7 @@ def _one_by_one(texts: Iterable[str | None], name: str, kind: pa.DataType) -> It
         try:
             yield None if text is None else value_of(text, kind)
         except (ValueError, ArithmeticError):
-            raise BadValue(row=row, column=name, value=repr(text), type=types.name(kind).upper()) from None
+            raise BadValue(row=row, column=name, value=brief(text), type=types.name(kind).upper()) from None
 
 
 # JSON
@@ -79,7 +81,10 @@ def _one_by_one(texts: Iterable[str | None], name: str, kind: pa.DataType) -> It
 
 def from_json(text: str | bytes) -> Any:
     """Parsed JSON whose fractions stay exact; ValueError if it does not parse."""
-    return json.loads(text, parse_float=decimal.Decimal)
+    try:
+        return json.loads(text, parse_float=decimal.Decimal)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def row_from_json(row: Any, columns: Sequence[Column]) -> Any:
@@ -161,7 +166,7 @@ def _key_value(name: str, names: list[str], column: Column, text: str) -> Any:
     try:
         return value_of(text, types.arrow(column.type))
     except (ValueError, ArithmeticError):
-        reason = f"{text!r} does not fit {column.name} {column.type.upper()}"
+        reason = f"{brief(text)} does not fit {column.name} {column.type.upper()}"
         raise BadKey(name=name, columns=names, reason=reason) from None
 
 

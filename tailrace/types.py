@@ -107,6 +107,11 @@ def schema(columns: tuple[Column, ...] | list[Column]) -> pa.Schema:
     return pa.schema([pa.field(c.name, arrow(c.type)) for c in columns])
 
 
+def quoted(name: str) -> str:
+    """A name as it stands in Spark SQL, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def is_scalar(text: str) -> bool:
     return not text.startswith(("array<", "map<", "struct<"))
 

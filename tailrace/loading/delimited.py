@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from itertools import islice
@@ -109,12 +108,12 @@ def _column(texts: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
 
 def _records(path: Path, options: Options, *, strict: bool = False) -> Generator[tuple[int, list[str]], None, None]:
     """The records of a file, each with the line it begins on; empty lines are passed over, as Arrow does."""
-    csv.field_size_limit(sys.maxsize)
+    csv.field_size_limit(BLOCK)
     with (
         Source(path) as source,
         io.TextIOWrapper(source.stream, "utf-8-sig", errors="surrogateescape", newline="") as opened,
     ):
-        reader = csv.reader(opened, delimiter=options.delimiter, strict=strict)
+        reader = csv.reader(_lines(path, opened), delimiter=options.delimiter, strict=strict)
         while True:
             line = reader.line_num + 1
             try:
@@ -127,7 +126,20 @@ def _records(path: Path, options: Options, *, strict: bool = False) -> Generator
                 yield line, fields
 
 
+def _lines(path: Path, opened: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of a file; one that Arrow would not take in a block is an error before it fills the memory."""
+    number = 1
+    while line := opened.readline(BLOCK):
+        if len(line) == BLOCK:
+            said = f"line {number} is longer than {BLOCK >> 20} MiB; JSON lines and Parquet may have such values"
+            raise BadFile(path=str(path), message=said, line=number)
+        yield line
+        number += 1
+
+
 def _quotes(error: csv.Error) -> str:
+    if "field limit" in str(error):
+        return f"a field is longer than {BLOCK >> 20} MiB, or its quote is not closed"
     return "a quote is not closed" if "end of data" in str(error) else f"its quotes do not match ({error})"
 
 

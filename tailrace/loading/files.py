@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tailrace.errors import BadFile, BadValue, NullKey, UnknownColumn
 from tailrace.store.base import TableDef
+from tailrace.store.convert import brief
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def own_names(path: Path, table: TableDef, names: Iterable[str], where: str) -> 
         own = known.get(name.strip().lower())
         if own is None:
             columns = ", ".join(table.schema.names)
-            message = f"{where}{table.name!r} has no column {name.strip()!r} (it has {columns})"
+            message = f"{where}{table.name!r} has no column {brief(name.strip())} (it has {columns})"
             raise BadFile(path=str(path), message=message, column=name)
         if own in found:
             raise BadFile(path=str(path), message=f"{where}column {own!r} is there twice", column=own)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.delta import WEIGHT, column, firsts, group_ids, sum_by
+from tailrace.errors import Corrupt
 from tailrace.maintain import exact, extremes
 from tailrace.maintain.before import Before, located
 from tailrace.maintain.extremes import Values
@@ -28,6 +29,8 @@ from tailrace.store.clip import PART, clip
 from tailrace.store.keys import KeyCodec, normalise
 from tailrace.store.rows import RowCodec
 from tailrace.types import Column
+
+_ENDS = ("lo", "hi")  # what a group without values has none of
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Accumulate:
         zero = codec.encode(self._zero())[0].as_py()
         keys = groups.to_pylist()
         found = before.get_many(self.state, keys)
-        old = codec.decode([found.get(k, zero) for k in keys])
+        old = self._whole(codec, [found.get(k, zero) for k in keys])
         new, writes = self._advance(delta, ids, groups, old, before)
         there = np.array([not self.groups or n > 0 for n in new.column("n").to_pylist()], dtype=bool)
         encoded = codec.encode(new).to_pylist()
@@ -105,10 +108,21 @@ class Accumulate:
         )
         return self._difference(names, self._show(old), was, self._show(new), there), writes
 
+    def _whole(self, codec: RowCodec, stored: list[bytes]) -> pa.RecordBatch:
+        """Stored accumulators; `Corrupt` if they cannot be any of this aggregate's."""
+        where = f"state {self.state}"
+        try:
+            found = codec.decode(stored)
+        except Corrupt as error:
+            raise Corrupt(where=where, reason=error.reason) from error
+        if any(c.null_count for f, c in zip(found.schema, found.columns, strict=True) if f.name[:2] not in _ENDS):
+            raise Corrupt(where=where, reason="a number of a group is NULL")
+        if pc.any(pc.less(found.column("n"), 0)).as_py():
+            raise Corrupt(where=where, reason="a group has fewer than no rows")
+        return found
+
     def _zero(self) -> pa.RecordBatch:
-        row = {
-            f.name: None if f.name.startswith(("lo", "hi")) else b"" if f.name[0] in "fm" else 0 for f in self._stored
-        }
+        row = {f.name: None if f.name.startswith(_ENDS) else b"" if f.name[0] in "fm" else 0 for f in self._stored}
         return pa.RecordBatch.from_pylist([row], schema=self._stored)
 
     def _advance(
@@ -171,7 +185,7 @@ class Accumulate:
             elif stored_field.name[0] == "m":
                 spreads = [Moments.from_bytes(b).spread() for b in columns[at].to_pylist()]
                 columns[at] = pa.array(spreads, pa.float64())
-            elif stored_field.name[:2] in ("lo", "hi"):
+            elif stored_field.name[:2] in _ENDS:
                 columns[at] = _decoded(self.values[int(stored_field.name[2:])], columns[at])
         return pa.Table.from_arrays(columns, schema=self._shown)
 

@@ -16,9 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.delta import Indices
+from tailrace.errors import Corrupt
 
 UNIT = 1127  # the smallest double's mantissa, read as a 53-bit integer, still has an exponent >= -UNIT
 _COUNTS = struct.Struct("<qqqH")
+_BEYOND = 1 << 62  # so many values no group has
+_ZEROS = 1024  # bytes; the square of the largest double has half as many
 _LIMBS = 256  # room for the limb number in a code
 _HALF = np.uint64(27)
 _MASK = np.uint64(0xFFFFFFFF)
@@ -110,7 +113,11 @@ def to_bytes(value: Exact) -> bytes:
 def from_bytes(data: bytes) -> Exact:
     if not data:
         return ZERO
+    if len(data) <= _COUNTS.size:
+        raise Corrupt(where="a sum of doubles", reason=f"{len(data)} bytes are too few")
     nan, positive, negative, zeros = _COUNTS.unpack_from(data)
+    if zeros > _ZEROS or any(abs(n) >= _BEYOND for n in (nan, positive, negative)):
+        raise Corrupt(where="a sum of doubles", reason="there is no such sum")
     return int.from_bytes(data[_COUNTS.size :], "little", signed=True) << (8 * zeros), nan, positive, negative
 
 

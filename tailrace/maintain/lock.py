@@ -16,13 +16,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from tailrace.errors import EpochsLocked
+from tailrace.errors import Corrupt, EpochsLocked
+from tailrace.store import private, shapes
 from tailrace.store.env import translate
 from tailrace.store.processes import lives, me
 
 PATIENCE = 600.0  # seconds that a change of the catalog waits for the epoch under way
+
+
+class _Note(TypedDict):
+    pid: int
+    command: str
+    since: str
 
 
 @contextmanager
@@ -30,7 +37,7 @@ def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
     """Hold a lock of the store; `EpochsLocked` names its holder when it stays taken."""
     path = Path(store) / f"{name}.lock"
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = private.opened(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise translate(str(path), error) from error
     try:
@@ -73,7 +80,7 @@ def runner(store: str) -> dict[str, Any] | None:
 
 def _holder(descriptor: int) -> dict[str, Any]:
     try:
-        found = json.loads(os.pread(descriptor, 4096, 0))
+        found = shapes.parsed("a lock", os.pread(descriptor, 4096, 0), _Note)
         return {"pid": found["pid"], "command": found["command"], "since": found["since"]}
-    except (ValueError, KeyError):
+    except Corrupt:
         return {"pid": "unknown", "command": "just starting", "since": "just now"}

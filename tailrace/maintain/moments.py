@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.delta import Indices, sum_by
+from tailrace.errors import Corrupt
 from tailrace.maintain import exact
 from tailrace.maintain.exact import UNIT, Exact
 
@@ -43,8 +44,12 @@ class Moments:
     def from_bytes(cls, data: bytes) -> Moments:
         if not data:
             return NONE
+        if len(data) < _HEAD.size:
+            raise Corrupt(where="moments", reason=f"{len(data)} bytes are too few")
         count, length = _HEAD.unpack_from(data)
         end = _HEAD.size + length
+        if end > len(data) or abs(count) >= 1 << 62:
+            raise Corrupt(where="moments", reason="there are no such")
         return cls(count, exact.from_bytes(data[_HEAD.size : end]), exact.from_bytes(data[end:])[0])
 
     def spread(self) -> float:

@@ -238,7 +238,7 @@ def _named(text: str, columns: list[str]) -> str:
 
     def rewrite(node: exp.Expr) -> exp.Expr:
         position = position_of(node) if isinstance(node, exp.Column) else None
-        if position is None or not isinstance(node, exp.Column):
+        if position is None or not isinstance(node, exp.Column) or position >= len(columns):
             return node
         return with_fields(exp.Column(this=exp.Identifier(this=columns[position])), node.parts[1:])
 

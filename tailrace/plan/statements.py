@@ -79,6 +79,7 @@ _INSTEAD = {
     "REFRESH": "call db.refresh(), which refreshes all views together",
     "EXPLAIN": "call db.explain(view)",
 }
+_WRITING = (exp.DML, exp.MultitableInserts, exp.DDL, exp.Command)
 _OTHERWISE = "Tailrace knows CREATE, DROP, SHOW, DESCRIBE and queries"
 
 
@@ -195,6 +196,15 @@ def parse_query(sql: str) -> exp.Expr:
     return found[0]
 
 
+def only_query(found: list[exp.Expr]) -> list[exp.Expr]:
+    """The trees of a text that Spark is to run, if that is all it does: Spark would also write files and tables."""
+    for tree in found:
+        table = isinstance(tree, exp.Alias) and tree.this.name.upper() == "TABLE"  # so sqlglot reads TABLE t
+        if not (table or isinstance(tree, exp.Query | exp.Values)) or tree.find(*_WRITING):
+            raise Unsupported(construct="a statement that is no query", reason=_OTHERWISE, **dialect.place(tree))
+    return found
+
+
 def _drop(words: Words) -> Drop:
     at = words.place()
     kind: Literal["table", "view"]
@@ -243,6 +253,7 @@ __all__ = [
     "Show",
     "Statement",
     "check_name",
+    "only_query",
     "parse",
     "parse_query",
 ]

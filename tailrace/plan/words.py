@@ -9,6 +9,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace.errors import SqlError, SyntaxFault, Unsupported
 
 MAX_NAME = 128
+MAX_BYTES = 480  # in UTF-8, and in lower case: it is part of a key of the store
 _LITERALS = (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER, TokenType.RAW_STRING)
 
 
@@ -110,6 +111,12 @@ def check_name(kind: str, name: str, at: dict[str, int] | None = None) -> None:
         raise SqlError(message=f"a {kind} needs a name without NUL characters", **where)
     if len(name) > MAX_NAME:
         raise SqlError(message=f"the name of a {kind} has {len(name)} characters, at most {MAX_NAME} fit", **where)
+    try:
+        size = len(name.lower().encode())
+    except UnicodeEncodeError:
+        raise SqlError(message=f"the name of a {kind} has half a character: it cannot be stored", **where) from None
+    if size > MAX_BYTES:
+        raise SqlError(message=f"the name of a {kind} takes {size} bytes, at most {MAX_BYTES} fit", **where)
 
 
 def _words(token: Token) -> list[Token]:

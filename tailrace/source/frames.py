@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from tailrace import types
 from tailrace.store.base import Cut, TableDef
 from tailrace.store.lmdb import attach
 
@@ -31,5 +32,5 @@ def table_rows(spark: SparkSession, store: str, nodes: int, table: TableDef, cut
     def read(node: int) -> Batches:
         return attach(store).rows(table, node, cut, everything)
 
-    schema = ", ".join(f"`{c.name}` {c.type}" for c in table.columns)
+    schema = ", ".join(f"{types.quoted(c.name)} {c.type}" for c in table.columns)
     return frame(spark, nodes, read, schema)

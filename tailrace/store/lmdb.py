@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace import faults
-from tailrace.errors import NoSuchRow, OffsetGap
-from tailrace.store import env, log
+from tailrace.errors import Corrupt, NoSuchRow, OffsetGap
+from tailrace.store import documents, env, log
 from tailrace.store.base import Change, Cut, Past, Store, TableDef, Written
 from tailrace.store.clip import clip, clip_one
 from tailrace.store.place import place
@@ -66,13 +66,14 @@ class LmdbStore(Store):
     def document(self, name: str) -> Any:
         with self._base.read() as txn:
             value = txn.get(name.encode(), db=self._documents)
-        return None if value is None else json.loads(value)
+        return None if value is None else documents.read(name, value, self.nodes)
 
     def documents(self, prefix: str) -> dict[str, Any]:
         found = {}
         with self._base.read() as txn:
             for key, value in scan_prefix(txn, self._documents, prefix.encode()):
-                found[key.decode()] = json.loads(value)
+                name = key.decode(errors="replace")
+                found[name] = documents.read(name, value, self.nodes)
         return found
 
     def change_documents(self, changes: dict[str, Any]) -> None:
@@ -107,8 +108,15 @@ class LmdbStore(Store):
         with txn.cursor(self._transactions) as cursor:
             if not cursor.last():
                 return 0, 0.0, 0, (0,) * self.nodes
-            written, operations, ends = log.decode_note(cursor.value())
+            written, operations, ends = self._note(cursor)
             return _NUMBER.unpack(cursor.key())[0], written, operations, ends
+
+    def _note(self, cursor: Any) -> tuple[float, int, tuple[int, ...]]:
+        """What was noted of the transaction the cursor is at."""
+        note = log.decode_note(cursor.value())
+        if len(note[2]) != self.nodes or len(cursor.key()) != _NUMBER.size:
+            raise Corrupt(where="the note of a transaction", reason=f"it is not of a store with {self.nodes} nodes")
+        return note
 
     def _images(self, txn: Any, change: Change) -> tuple[list[bytes], pa.RecordBatch, pa.RecordBatch | None]:
         """The keys that change, in order; their rows before (those there were) and after (None: deleted)."""
@@ -127,7 +135,7 @@ class LmdbStore(Store):
             key = tuple(rows.column(k)[missing].as_py() for k in table.key)
             raise NoSuchRow(table=table.name, key=key[0] if len(key) == 1 else key)
         ordered = sorted(last)
-        before = table.rows.decode([found[k] for k in ordered if k in found])
+        before = table.decode([found[k] for k in ordered if k in found])
         if change.mode == "delete":
             return ordered, before, None
         picked = rows.take(pa.array([last[k] for k in ordered], pa.int64()))
@@ -198,8 +206,9 @@ class LmdbStore(Store):
             return self._count(txn, table)
 
     def _count(self, txn: Any, table: TableDef) -> int:
-        value = txn.get(f"count:{table.id}".encode(), db=self._documents)
-        return int(value) if value else 0
+        name = f"count:{table.id}"
+        value = txn.get(name.encode(), db=self._documents)
+        return int(documents.read(name, value, self.nodes)) if value else 0
 
     def _add_count(self, txn: Any, table: TableDef, more: int) -> None:
         if more:
@@ -232,11 +241,11 @@ class LmdbStore(Store):
                 if kept is not None:
                     run.append(kept)
                 if len(run) == size:
-                    yield table.rows.decode(run).select(list(columns))
+                    yield table.decode(run).select(list(columns))
                     run = []
             run.extend(row for row in overlay.values() if row is not None)
             if run:
-                yield table.rows.decode(run).select(list(columns))
+                yield table.decode(run).select(list(columns))
 
     def step(self, table: TableDef, node: int, after: bytes, count: int, size: int) -> tuple[bytes | None, int]:
         passed, held, last = 0, 0, after
@@ -335,12 +344,12 @@ class LmdbStore(Store):
             while low < high:
                 middle = (low + high + 1) // 2
                 cursor.set_key(_NUMBER.pack(middle))
-                if log.decode_note(cursor.value())[1] - cut.operations <= operations:
+                if self._note(cursor)[1] - cut.operations <= operations:
                     low = middle
                 else:
                     high = middle - 1
             cursor.set_key(_NUMBER.pack(low))
-            return Cut(low, log.decode_note(cursor.value())[2])
+            return Cut(low, self._note(cursor)[2])
 
     def written_at(self, transaction: int) -> float | None:
         with self._base.read() as txn:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from tailrace.delta import WEIGHT
 from tailrace.errors import Corrupt
+from tailrace.store import batches
 from tailrace.store.base import TableDef
 
 _HEADER = struct.Struct("<IIIQ")
@@ -39,6 +40,8 @@ def log_key(node: int, offset: int) -> bytes:
 
 
 def offset_of(key: bytes) -> tuple[int, int]:
+    if len(key) != _KEY.size:
+        raise Corrupt(where="the log", reason=f"a key of {len(key)} bytes is no offset")
     node, offset = _KEY.unpack(key)
     return node, offset
 
@@ -57,6 +60,8 @@ def decode(node: int, offset: int, value: bytes) -> Entry:
     view = memoryview(value)
     if zlib.crc32(view[4:]) != crc:
         raise Corrupt(where=where, reason="its checksum does not match")
+    if not operations:
+        raise Corrupt(where=where, reason="it has no operations")
     return Entry(table, operations, transaction, view[_HEADER.size :])
 
 
@@ -65,7 +70,8 @@ def logged_schema(table: TableDef) -> pa.Schema:
 
 
 def rows_of(entry: Entry, table: TableDef) -> pa.RecordBatch:
-    return pa.ipc.read_record_batch(pa.py_buffer(entry.batch), logged_schema(table))
+    where = f"log entry of transaction {entry.transaction} for table {table.name!r}"
+    return batches.read(entry.batch, logged_schema(table), where)
 
 
 def images(table: TableDef, before: pa.RecordBatch, after: pa.RecordBatch) -> pa.RecordBatch:
@@ -102,6 +108,8 @@ def encode_note(written: float, operations: int, ends: Sequence[int]) -> bytes:
 
 
 def decode_note(value: bytes) -> tuple[float, int, tuple[int, ...]]:
+    if len(value) < _NOTE.size or len(value) % 8:
+        raise Corrupt(where="the note of a transaction", reason=f"{len(value)} bytes cannot be one")
     written, operations = _NOTE.unpack_from(value)
     ends = struct.unpack_from(f"<{(len(value) - _NOTE.size) // 8}Q", value, _NOTE.size)
     return written / 1e6, operations, ends

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tailrace.errors import BadValue, Corrupt
+from tailrace.errors import BadValue, Corrupt, DataError
 from tailrace.store import arrays
 from tailrace.store.arrays import LARGE_BINARY, Vector
 from tailrace.store.cells import Cell, ListCell, StructCell, TextCell
@@ -148,7 +148,11 @@ class RowCodec:
                 if at > len(row) or (null and value):
                     raise _damaged(f"the length of column {name!r} does not fit the row")
                 value = row[begin:at]
-            found[name] = None if null else read(value)
+            try:
+                found[name] = None if null else read(value)
+            except (ValueError, OverflowError):  # SQL has years that Python has not
+                said = f"column {name!r} holds a date or time outside the years 1 to 9999; read it by SQL"
+                raise DataError(message=said, column=name) from None
         if at != len(row):
             raise _damaged("a row is longer than its columns")
         return found

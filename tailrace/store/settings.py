@@ -8,10 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tailrace.errors import NewerFormat, NotAStore, OlderFormat, StoreError
+from tailrace.store import private
 from tailrace.store.env import translate
+from tailrace.store.shapes import checker
 
 FORMAT = 2
 MAP_SIZE = 1 << 38
+LARGEST = 1 << 46  # bytes: what a process has room for
 _DRAFT = ".store.json."
 
 
@@ -28,11 +31,12 @@ class Settings:
 
 def create(path: Path, settings: Settings) -> None:
     """Lay out a new store in an absent or empty directory."""
-    if not (1 <= settings.nodes <= 1024 and settings.shards % settings.nodes == 0 and settings.shards <= 4096):
-        raise StoreError(message="shards must be a multiple of nodes (1 to 1024), and at most 4096")
+    if not _possible(settings):
+        advice = "shards must be a multiple of nodes (1 to 1024), and at most 4096; map_size at most 64 TiB"
+        raise StoreError(message=advice)
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (path / "shards").mkdir(mode=0o700, exist_ok=True)
+        private.directory(path)
+        private.directory(path / "shards")
     except OSError as error:
         raise translate(str(path), error) from error
     _write(path, settings)
@@ -59,11 +63,7 @@ def enlarge(path: Path, map_size: int) -> None:
 def _write(path: Path, settings: Settings) -> None:
     draft = path / f"{_DRAFT}{os.getpid()}"
     try:
-        with draft.open("w") as file:
-            draft.chmod(0o600)
-            file.write(json.dumps(asdict(settings), indent=1))
-            file.flush()
-            os.fsync(file.fileno())
+        private.write(draft, json.dumps(asdict(settings), indent=1))
         draft.rename(path / "store.json")
     except OSError as error:
         raise translate(str(path), error) from error
@@ -79,15 +79,25 @@ def read_settings(path: Path) -> Settings:
         raise NotAStore(path=str(path), reason="it has no store.json") from None
     except PermissionError as error:
         raise NotAStore(path=str(path), reason=f"its store.json may not be read ({error.strerror})") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise NotAStore(path=str(path), reason="its store.json is not JSON") from None
-    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
+    if not isinstance(found, dict) or type(found.get("format")) is not int:
         raise NotAStore(path=str(path), reason="its store.json names no format")
     if found["format"] > FORMAT:
         raise NewerFormat(path=str(path), found=found["format"], known=FORMAT)
     if found["format"] < FORMAT:
         raise OlderFormat(path=str(path), found=found["format"], known=FORMAT)
     try:
-        return Settings(**found)
+        settings = Settings(**found)
     except TypeError as error:
         raise NotAStore(path=str(path), reason=f"its store.json is wrong ({error})") from None
+    wrong = checker(Settings)(settings)
+    if wrong or not _possible(settings):
+        raise NotAStore(path=str(path), reason=f"its store.json is wrong ({wrong or 'no store has such numbers'})")
+    return settings
+
+
+def _possible(settings: Settings) -> bool:
+    """Whether there can be a store of so many nodes and shards, and of that size."""
+    nodes, shards = settings.nodes, settings.shards
+    return 1 <= nodes <= 1024 and 1 <= shards <= 4096 and shards % nodes == 0 and 0 < settings.map_size <= LARGEST

@@ -21,12 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import faults
-from tailrace.errors import SnapshotGone
+from tailrace.errors import Corrupt, SnapshotGone
+from tailrace.store import batches
 from tailrace.store.base import Shard, ShardSnapshot, Write
 from tailrace.store.env import Environment
 
 DATABASES = ("data", "undo", "marks")
 CHUNK = 4096  # undo entries per chunk: large enough to write fast, small enough for a point read
+KEPT = 8  # chunks of an undo record that a snapshot holds on to
 _STATE = struct.Struct(">I")
 _EPOCH = struct.Struct(">IQ")
 _CHUNK = struct.Struct(">IQI")
@@ -92,12 +94,27 @@ class Undo:
 
     def __init__(self, txn: Any, db: Any, state: int, epoch: int) -> None:
         self._txn, self._db, self._at = txn, db, (state, epoch)
+        self._where = f"undo record of epoch {epoch} of state {state}"
+        self._read: dict[int, pa.RecordBatch] = {}
         count = txn.get(_EPOCH.pack(state, epoch), db=db)
+        if count is not None and len(count) != _COUNT.size:
+            raise Corrupt(where=self._where, reason="its number of chunks is none")
         self.chunks = _COUNT.unpack(count)[0] if count else 0
 
     def _chunk(self, number: int) -> pa.RecordBatch:
-        value = self._txn.get(_CHUNK.pack(*self._at, number), db=self._db)
-        return pa.ipc.read_record_batch(pa.py_buffer(value), _UNDO)
+        """One of the chunks; a few are kept, as a search comes back to them."""
+        chunk = self._read.get(number)
+        if chunk is None:
+            value = self._txn.get(_CHUNK.pack(*self._at, number), db=self._db)
+            if value is None:
+                raise Corrupt(where=self._where, reason=f"chunk {number} of {self.chunks} is missing")
+            chunk = batches.read(value, _UNDO, self._where)
+            if not chunk.num_rows or chunk.column(0).null_count:
+                raise Corrupt(where=self._where, reason=f"chunk {number} has no keys")
+            if len(self._read) >= KEPT:
+                self._read.clear()
+            self._read[number] = chunk
+        return chunk
 
     def require(self) -> None:
         """ValueError if a part of it is missing, or one more is there."""
@@ -138,8 +155,7 @@ class LmdbShardSnapshot(ShardSnapshot):
     def _laid_over(self, state: int) -> list[Undo]:
         """Undo records of epochs after ours, the earliest first."""
         if state not in self._undos:
-            value = self._txn.get(_STATE.pack(state), db=self._marks)
-            mark = Mark(*_MARK.unpack(value)) if value else Mark(0, 0)
+            mark = _mark(self._txn, self._marks, state) or Mark(0, 0)
             if self._epoch < mark.oldest:
                 raise SnapshotGone(epoch=self._epoch, name=f"state {state}", oldest=mark.oldest)
             undos = (Undo(self._txn, self._undo, state, epoch) for epoch in self._later(state, mark.applied))
@@ -153,8 +169,8 @@ class LmdbShardSnapshot(ShardSnapshot):
                 yield from undo_epochs(cursor, state, self._epoch + 1, applied)
 
     def applied(self, state: int) -> int | None:
-        value = self._txn.get(_STATE.pack(state), db=self._marks)
-        return Mark(*_MARK.unpack(value)).applied if value else None
+        mark = _mark(self._txn, self._marks, state)
+        return mark.applied if mark else None
 
     def moved_to(self, epoch: int) -> LmdbShardSnapshot:
         return LmdbShardSnapshot(self._env, self._txn, epoch)
@@ -246,6 +262,19 @@ class LmdbShardSnapshot(ShardSnapshot):
             yield key[4:], value
 
 
+def _mark(txn: Any, db: Any, state: int) -> Mark | None:
+    """How far a state is; None if it never was applied."""
+    value = txn.get(_STATE.pack(state), db=db)
+    if value is None:
+        return None
+    if len(value) != _MARK.size:
+        raise Corrupt(where=f"the mark of state {state}", reason=f"{len(value)} bytes cannot be one")
+    mark = Mark(*_MARK.unpack(value))
+    if not mark.oldest <= mark.applied < 1 << 63:
+        raise Corrupt(where=f"the mark of state {state}", reason=f"it says {mark.oldest} to {mark.applied}")
+    return mark
+
+
 def _merged(
     run: list[tuple[bytes, bytes]], keys: list[bytes], overlay: dict[bytes, bytes | None]
 ) -> list[tuple[bytes, bytes]]:
@@ -276,11 +305,10 @@ class LmdbShard(Shard):
         with self._env.write() as txn:
             self._env.handle.reader_check()  # a killed reader would keep freed pages from being used again
             for write in writes:
-                value = txn.get(_STATE.pack(write.state), db=self._marks)
-                mark = Mark(*_MARK.unpack(value)) if value else Mark(0, 0)
-                if value and mark.applied >= epoch:
+                found = _mark(txn, self._marks, write.state)
+                if found is not None and found.applied >= epoch:
                     continue
-                oldest = epoch
+                mark, oldest = found or Mark(0, 0), epoch
                 if write.olds is not None:
                     oldest = self._let_go(txn, write.state, mark, keep)
                     self._write_undo(txn, epoch, write, write.olds)

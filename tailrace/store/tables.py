@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from tailrace.errors import NullKey
+from tailrace.errors import Corrupt, NullKey
 from tailrace.store.base import Change, Cut, Store, TableDef, Written
 from tailrace.store.clip import clip, clip_one
 from tailrace.store.convert import Rows, array_of, key_values, to_batch
@@ -68,14 +68,19 @@ class TableReads(Described):
         values = key_values(self.name, self._key_columns, key)
         encoded = clip_one(self._def.keys.encode_one(values))
         found = self._found([encoded])
-        return self._def.rows.decode_one(found[encoded]) if encoded in found else None
+        if encoded not in found:
+            return None
+        try:
+            return self._def.rows.decode_one(found[encoded])
+        except Corrupt as error:
+            raise Corrupt(where=f"a row of table {self.name!r}", reason=error.reason) from error
 
     def get_many(self, keys: Sequence[Any]) -> pa.Table:
         """The rows under these keys, in their order, those that exist."""
         batch = self._keys(keys)
         encoded = clip(self._def.keys.encode(self._def.key_columns(batch), batch.num_rows)).to_pylist()
         found = self._found(encoded)
-        return pa.Table.from_batches([self._def.rows.decode([found[k] for k in encoded if k in found])])
+        return pa.Table.from_batches([self._def.decode([found[k] for k in encoded if k in found])])
 
     def scan(self) -> pa.Table:
         """All rows, in no particular order."""

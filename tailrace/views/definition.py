@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tailrace import types
+from tailrace.errors import Corrupt, Unsupported
 from tailrace.plan.arrangements import fingerprints
-from tailrace.plan.nodes import Key, Node, Order, from_json, to_json
+from tailrace.plan.nodes import Key, Node, Order, PlanError, from_json, to_json, walk
 from tailrace.plan.refresh import Refresh
+from tailrace.store import shapes
 from tailrace.store.base import TableDef
 from tailrace.types import Column
 
@@ -51,8 +54,37 @@ class ViewDef:
 
 
 def table_from_json(document: Any) -> TableDef:
-    columns = tuple(Column(*c) for c in document["columns"])
+    """The table of a document that has its shape (`store/documents.py`); `Corrupt` if it contradicts itself."""
+    where = f"table {document['name']!r}"
+    columns = _columns(where, document["columns"])
+    _require(where, bool(document["key"]) and {*document["key"]} <= {c.name for c in columns}, "its key")
     return TableDef(document["id"], document["name"], columns, tuple(document["key"]))
+
+
+def _columns(where: str, listed: list[list[str]]) -> tuple[Column, ...]:
+    columns = tuple(Column(*c) for c in listed)
+    try:
+        schema = types.schema(columns)
+    except (Unsupported, ValueError, RecursionError) as error:
+        raise Corrupt(where=where, reason=f"its columns cannot be ({error})") from None
+    _require(where, len({*schema.names}) == len(columns), "its columns")
+    return columns
+
+
+def _require(where: str, condition: bool, what: str) -> None:
+    if not condition:
+        raise Corrupt(where=where, reason=f"{what} cannot be")
+
+
+def _plan(where: str, document: Any) -> Node | None:
+    try:
+        found = from_json(document)
+        shapes.checked(where, found, Node | None)
+        for node in walk(found) if found is not None else ():
+            _ = node.columns, node.key  # what they are made of may be missing
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError, PlanError) as error:
+        raise Corrupt(where=where, reason=f"its plan cannot be ({type(error).__name__}: {error})") from None
+    return found  # type: ignore[no-any-return]
 
 
 def view_to_json(view: ViewDef) -> dict[str, Any]:
@@ -74,19 +106,25 @@ def view_to_json(view: ViewDef) -> dict[str, Any]:
 
 
 def view_from_json(document: Any) -> ViewDef:
-    key = document["key"]
+    """The view of a document that has its shape; `Corrupt` if it contradicts itself."""
+    where, key = f"view {document['name']!r}", document["key"]
+    root, columns = _plan(where, document["root"]), _columns(where, document["columns"])
+    kinds = [c.type for c in columns]
+    _require(where, root is None or [c.type for c in root.columns] == kinds, "its plan")
+    positions = [*(key or ()), *document["place"], *(p for p, _, _ in document["order"])]
+    _require(where, all(p < len(columns) for p in positions), "its key, its place or its order")
     return ViewDef(
         document["name"],
         document["sql"],
-        from_json(document["root"]),
-        tuple(Column(*c) for c in document["columns"]),
+        root,
+        columns,
         None if key is None else tuple(key),
         tuple(document["place"]),
         tuple(document["uses"]),
         frozenset(document["tables"]),
         document["refresh"],
         document["reason"],
-        from_json(document["order"]),
+        tuple((position, ascending, nulls_first) for position, ascending, nulls_first in document["order"]),
         document["state"],
         document["since"],
     )

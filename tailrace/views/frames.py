@@ -57,14 +57,14 @@ def view_rows(spark: SparkSession, store: str, shards: int, view: ViewDef, epoch
                     weights, values = split(values)
                 yield codec.decode(values).append_column(WEIGHT_COLUMN, pa.array(weights, pa.int64()))
 
-    schema = ", ".join([f"`{c.name}` {c.type}" for c in columns] + [f"{WEIGHT_COLUMN} bigint"])
+    schema = ", ".join([f"{types.quoted(c.name)} {c.type}" for c in columns] + [f"{WEIGHT_COLUMN} bigint"])
     return frame(spark, shards, read, schema)
 
 
 def view_frame(spark: SparkSession, store: str, shards: int, view: ViewDef, epoch: int) -> DataFrame:
     """The view as a plain relation: duplicates as rows of their own."""
     rows = view_rows(spark, store, shards, view, epoch)
-    names = [f"`{c.name}`" for c in view.columns]
+    names = [types.quoted(c.name) for c in view.columns]
     if view.key is None:
         rows = rows.selectExpr(*names, f"explode(sequence(1L, {WEIGHT_COLUMN})) AS _copy")
     return rows.selectExpr(*names)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import types
-from tailrace.errors import BadKey, SnapshotGone
+from tailrace.errors import BadKey, Corrupt, SnapshotGone, StoreError
 from tailrace.store.base import ShardSnapshot, Store
 from tailrace.store.clip import DIGEST, LIMIT, clip_one
 from tailrace.store.convert import key_values
@@ -27,6 +27,7 @@ from tailrace.views.waiting import PATIENCE, Moment, Position
 
 T = TypeVar("T")
 P = ParamSpec("P")
+MOST = 1 << 31  # rows of a scan, counting a row as often as it is there
 ATTEMPTS = 100  # a read is repeated when epochs overtake it; each attempt takes microseconds
 
 
@@ -126,7 +127,10 @@ class View:
         encoded = clip_one(self._keys.encode_one(values))
         for found in self._read_all(self._shards(values), lambda _, s: s.get_many(self._def.state, [encoded])):
             if encoded in found:
-                return self._rows.decode_one(found[encoded])
+                try:
+                    return self._rows.decode_one(found[encoded])
+                except Corrupt as error:
+                    raise self._damaged(error) from error
         return None
 
     @_whole
@@ -226,15 +230,27 @@ class View:
         return (place_one([values[p] for p in positions], kinds, self._store.shards),)
 
     def _table(self, rows: list[bytes]) -> pa.Table:
-        return pa.Table.from_batches([self._rows.decode(rows)])
+        try:
+            return pa.Table.from_batches([self._rows.decode(rows)])
+        except Corrupt as error:
+            raise self._damaged(error) from error
 
     def _bag(self, values: list[bytes]) -> pa.Table:
-        weights, rows = split(values)
+        try:
+            weights, rows = split(values)
+        except Corrupt as error:
+            raise self._damaged(error) from error
+        count = sum(weights.tolist())
+        if count > MOST:
+            raise StoreError(message=f"view {self.name!r} has {count:,} rows, too many for one scan; read it by SQL")
         repeated = pa.array(np.repeat(np.arange(len(values)), weights))
         return self._table(rows).take(repeated)
 
     def _wait(self, position: Position | None, timeout: float | None) -> None:
         self._moment.wait(f"view {self.name!r}", position, timeout)
+
+    def _damaged(self, error: Corrupt) -> Corrupt:
+        return Corrupt(where=f"a row of view {self.name!r}", reason=error.reason)
 
     def _read_all(self, shards: Sequence[int], read: Callable[[int, ShardSnapshot], T]) -> list[T]:
         """Read several shards at one epoch, again if two epochs went by meanwhile."""

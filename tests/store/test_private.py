@@ -1,0 +1,95 @@
+"""What a store makes is its owner's alone, whatever the umask."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tailrace as tr
+from tailrace.errors import EpochsLocked
+from tailrace.maintain.lock import held
+from tailrace.source import session as sessions
+from tailrace.store import settings
+from tailrace.store.base import Write
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077, 0o277], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    try:
+        yield request.param
+    finally:
+        os.umask(before)
+
+
+def modes(root: Path) -> dict[str, int]:
+    found = {str(root): stat.S_IMODE(root.stat().st_mode)}
+    for place, directories, files in os.walk(root):
+        for name in (*directories, *files):
+            path = Path(place) / name
+            found[str(path)] = stat.S_IMODE(path.stat().st_mode)
+    return found
+
+
+def use(path: Path) -> None:
+    """Make everything that a store makes."""
+    with tr.open(path, nodes=1, shards=2, map_size=1 << 26) as db:
+        db.sql("CREATE TABLE IF NOT EXISTS t (id BIGINT PRIMARY KEY)")
+        db.table("t").put({"id": 1})
+        for shard in range(2):
+            db._store.shard(shard).apply(1, [Write.of(1, [b"k"], [b"v"], [None])], 0)
+        with held(db.path, "runner"), pytest.raises(EpochsLocked), held(db.path, "runner"):
+            pass
+    settings.enlarge(path, 1 << 27)
+
+
+def test_directories_are_0700_and_files_0600(tmp_path: Path, umask: int) -> None:
+    use(tmp_path / "store")
+    use(tmp_path / "store")
+    found = modes(tmp_path / "store")
+    assert len(found) == 14
+    wrong = {p: oct(m) for p, m in found.items() if m != (0o700 if Path(p).is_dir() else 0o600)}
+    assert wrong == {}
+
+
+def test_an_empty_directory_that_others_can_look_into_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir(mode=0o755)
+    use(tmp_path / "store")
+    assert stat.S_IMODE((tmp_path / "store").stat().st_mode) == 0o700
+
+
+def test_a_store_that_was_opened_to_others_on_purpose_stays_so(tmp_path: Path) -> None:
+    use(tmp_path / "store")
+    for path in map(Path, modes(tmp_path / "store")):
+        path.chmod(0o770 if path.is_dir() else 0o660)
+    use(tmp_path / "store")
+    assert {m for p, m in modes(tmp_path / "store").items() if Path(p).name != "store.json"} == {0o770, 0o660}
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    use(tmp_path / "store")
+    (tmp_path / "elsewhere").write_text("kept")
+    (tmp_path / "store" / "epoch.lock").unlink()
+    (tmp_path / "store" / "epoch.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"), held(str(tmp_path / "store"), "epoch"):
+        pass
+    assert (tmp_path / "elsewhere").read_text() == "kept"
+
+
+def test_scratch_is_private_and_nobody_knows_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = os.umask(0)
+    try:
+        sessions._wrapped.cache_clear()
+        wrapper = sessions._wrapped(Path("/opt/a java's home"))
+    finally:
+        os.umask(before)
+        sessions._wrapped.cache_clear()
+    assert wrapper.parent == tmp_path
+    assert str(os.getuid()) not in wrapper.name.split("-")
+    assert stat.S_IMODE(wrapper.stat().st_mode) == 0o700
+    assert stat.S_IMODE((wrapper / "bin" / "java").stat().st_mode) == 0o700
