@@ -23,6 +23,7 @@ _Column = tuple[str, str]
 class _Owner(TypedDict):
     pid: int
     host: str
+    started: NotRequired[int | None]
 
 
 class _Committed(TypedDict):
@@ -36,6 +37,7 @@ class _Intent(TypedDict):
     end: _Cut
     ways: dict[str, tuple[Literal["recomputed", "deltas"], str]]
     load: tuple[str, _Bounds, int] | None
+    again: NotRequired[list[str]]
 
 
 class _Pin(_Owner):
@@ -95,6 +97,7 @@ class _Way(TypedDict):
 
 class _Record(TypedDict):
     epoch: int
+    cut: _Cut
     at: float
     operations: int
     seconds: float
@@ -115,6 +118,8 @@ SHAPES: dict[str, Any] = {
     "loaded:": _Loaded,
     "epoch:": _Record,
     "count:": int,
+    "emptying": list[Small],
+    "max_lag": int,
 }
 
 
@@ -131,6 +136,7 @@ def read(name: str, text: bytes, nodes: int) -> Any:
 # what has one item for each node
 _BY_NODE: dict[str, Callable[[Any], list[Any]]] = {
     "committed": lambda found: [found["cut"][1]],
+    "epoch": lambda found: [found["cut"][1]],
     "pin": lambda found: [found["cut"][1]],
     "intent": lambda found: [found["end"][1], *(found["load"][1].values() if found["load"] else ())],
     "loaded": lambda found: [*found["bounds"].values()],
