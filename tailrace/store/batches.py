@@ -1,8 +1,8 @@
 """Arrow batches that come from disk.
 
 Arrow checks of a batch's message that it is one, and that its buffers lie within it; but offsets and lengths inside the
-buffers it follows wherever they point. So a batch is looked through before anything reads it: seven nanoseconds a
-row, about half of what the checksum of a log entry takes.
+buffers it follows wherever they point. So a batch is looked through before anything reads it, which takes no longer
+than the checksum of a log entry.
 """
 
 from __future__ import annotations
