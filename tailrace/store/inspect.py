@@ -17,6 +17,8 @@ from tailrace.store.lmdb import LmdbStore, number_key, row_prefix, scan_prefix
 from tailrace.store.shards import Mark, Undo, mark_of, state_prefix, undo_epochs
 
 LAST = 2**64 - 1
+# What reading damaged bytes may raise
+UNREADABLE = (TailraceError, pa.ArrowException, OSError, EOFError, struct.error, ValueError, TypeError, KeyError)
 
 
 class Base:
@@ -116,6 +118,6 @@ def _undo_fault(txn: Any, db: Any, state: int, epoch: int) -> str | None:
             if last is not None and key <= last:
                 return "its keys are out of order"
             last = key
-    except (TailraceError, pa.ArrowException, OSError, struct.error, ValueError, TypeError) as error:
+    except UNREADABLE as error:
         return str(error).partition("\n")[0] or type(error).__name__
     return None

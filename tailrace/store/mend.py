@@ -6,17 +6,14 @@ has to be taken for the committed epoch: whoever mends them computes the state a
 
 from __future__ import annotations
 
-import struct
 import time
 from typing import Any
-
-import pyarrow as pa
 
 from tailrace.errors import Corrupt
 from tailrace.store import log
 from tailrace.store.base import Cut, TableDef
 from tailrace.store.env import Environment
-from tailrace.store.inspect import LAST, base
+from tailrace.store.inspect import LAST, UNREADABLE, base
 from tailrace.store.lmdb import LmdbStore
 from tailrace.store.shards import Mark, Undo, mark_bytes, mark_of, state_prefix, undo_epochs, undo_keys
 
@@ -48,7 +45,7 @@ def _roll_back(txn: Any, environment: Environment, state: int, epoch: int) -> bo
         undo = Undo(txn, undo_db, state, epoch)
         undo.require()
         olds = list(undo.items())
-    except (Corrupt, pa.ArrowException, OSError, struct.error, ValueError, TypeError):
+    except UNREADABLE:
         olds = None
     for key, old in olds or ():
         if old is None:

@@ -11,17 +11,15 @@ states      each belongs to a view, or to one that is being built or dropped
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 
 from tailrace.errors import StoreError, TailraceError
 from tailrace.store import inspect, log
 from tailrace.store.base import Cut, TableDef
 from tailrace.store.clip import clip
-from tailrace.store.inspect import Base, Held
+from tailrace.store.inspect import UNREADABLE, Base, Held
 from tailrace.store.lmdb import LmdbStore
 from tailrace.store.place import place
 from tailrace.verify.findings import EXAMPLES, REPAIR, Finding
@@ -29,7 +27,6 @@ from tailrace.verify.names import State, on_their_way, states
 from tailrace.views.catalog import Catalog
 
 RUN = 10_000  # rows decoded at a time
-_UNREADABLE = (TailraceError, pa.ArrowException, OSError, struct.error, ValueError, TypeError, KeyError)
 _EXPENDABLE = ("pin:", "epoch:", "intent", "count:")  # documents that can be made again, or done without
 _BACKUP = "Nothing else says what it was: restore a backup"
 
@@ -42,7 +39,7 @@ def fsck_documents(store: LmdbStore) -> list[Finding]:
     for name in names:
         try:
             store.document(name)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             mends = name.startswith(_EXPENDABLE)
             advice = "`tailrace audit --repair` does without it" if mends else _BACKUP
             findings.append(
@@ -131,7 +128,7 @@ def _faults(
             if entry.table in tables:
                 log.rows_of(entry, tables[entry.table]).validate(full=True)
             expected = offset + entry.operations
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             yield offset, _said(error)
             expected = None
     if first:
@@ -179,7 +176,7 @@ def _misplaced(table: TableDef, node: int, nodes: int, run: list[tuple[bytes, by
         columns = table.key_columns(rows)
         keys = clip(table.keys.encode(columns, len(run))).to_pylist()
         nodes_ = place(columns, nodes, len(run))
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         if len(run) == 1:
             return [f"the row under key 0x{run[0][0].hex()}: {_said(error)}"]
         half = len(run) // 2

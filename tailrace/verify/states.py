@@ -18,9 +18,10 @@ import pyarrow as pa
 from pyspark.sql import Row, SparkSession
 
 from tailrace import types
-from tailrace.errors import Corrupt, TailraceError
+from tailrace.errors import Corrupt
 from tailrace.source.frames import frame
 from tailrace.store.base import ShardSnapshot, Store, Write
+from tailrace.store.inspect import UNREADABLE
 from tailrace.store.lmdb import attach
 from tailrace.store.rows import RowCodec
 from tailrace.store.weighted import WIDTH, row_of
@@ -81,7 +82,7 @@ def _compared(state: int, shard: int, live: ShardSnapshot, right: ShardSnapshot)
             counts[kind] += 1
             if len(examples[kind]) < EXAMPLES:
                 examples[kind].append(f"shard {shard}, key 0x{key.hex()}")
-    except (TailraceError, pa.ArrowException, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         said = f"shard {shard} cannot be read: {error}"
         return [{"state": state, "kind": "damaged", "count": 1, "examples": json.dumps([said])}]
     told: list[tuple[str, int, list[str]]] = [("entries", entries[0], [])]

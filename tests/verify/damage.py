@@ -109,15 +109,14 @@ def log_entry(db: tr.Database, node: int, change: Change, number: int = 0) -> in
 
 
 def base(db: tr.Database, database: str, key: bytes | None, change: Change) -> None:
-    """Change an entry of the base environment, the last if no key is given."""
+    """Change an entry of the base environment, the first from a key on, or the last if none is given."""
     environment = db._store._base
     named = environment.databases[database]
     with environment.write() as txn:
-        if key is None:
-            with txn.cursor(named) as cursor:
-                assert cursor.last()
-                key = bytes(cursor.key())
-        _change(txn, named, key, change)
+        with txn.cursor(named) as cursor:
+            assert cursor.last() if key is None else cursor.set_range(key)
+            found = bytes(cursor.key())
+        _change(txn, named, found, change)
 
 
 def _change(txn: Any, named: Any, key: bytes, change: Change) -> None:

@@ -132,6 +132,7 @@ def test_states_of_nothing_documents_and_counts(db: tr.Database) -> None:
         ("mark in shard 2: state 4711", "damaged"): 1,
         ("number of rows of a", "different"): 1,
     }
+    db._store.change_documents({"pin:broken": {}})
     base(db, "documents", b"pin:broken", lambda v: b"{")
     assert structure(db) == {("document pin:broken", "damaged"): 1}
     report = db.audit(repair=True)
@@ -225,8 +226,7 @@ def test_a_repair_that_is_killed_is_finished(tmp_path: Path, spark: Any, point: 
 def test_a_repair_that_fails_holds_up_nothing(db: tr.Database) -> None:
     """A table's row is damaged as well: what rests on it cannot be computed anew, all else goes on as before."""
     entry(db, state_of(db, "bag"), lambda v: None)
-    base(db, "rows", None, lambda v: v + b"more")
-    write(db, 5)
+    base(db, "rows", db._catalog.table("a").id.to_bytes(4), lambda v: v + b"more")
     with pytest.raises(EpochFailed):
         db.audit(["bag"], sample=1.0, repair=True)
     assert db._store.document("intent") is None
