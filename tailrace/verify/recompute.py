@@ -12,7 +12,6 @@ compared with its plan's choice, which is one for all epochs (`planned.py`); the
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -24,6 +23,7 @@ from tailrace.source.queries import Query, query_rows
 from tailrace.source.session import session
 from tailrace.store.base import Cut, Store
 from tailrace.store.pins import Pin
+from tailrace.verify.model import alike
 from tailrace.verify.planned import leaves_ties_open, planned_rows
 from tailrace.views.definition import ViewDef
 from tailrace.views.frames import WEIGHT_COLUMN, view_rows
@@ -158,7 +158,7 @@ def _tolerant(
     unmatched = []
     for values in extra:
         candidates = missing.get(_exact_part(values, floats), [])
-        partner = next((c for c in candidates if all(alike(c[i], values[i]) for i in floats)), None)
+        partner = next((c for c in candidates if all(alike(c[i], values[i], TOLERANCE) for i in floats)), None)
         if partner is None:
             unmatched.append(values)
         else:
@@ -174,16 +174,3 @@ def _tolerant(
 
 def _exact_part(values: tuple[Any, ...], floats: list[int]) -> str:
     return repr([v for i, v in enumerate(values) if i not in floats])
-
-
-def alike(a: Any, b: Any) -> bool:
-    """Whether two numbers are equal within the tolerance, and so all numbers of two arrays or structs."""
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(map(alike, a, b))
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(alike(a[k], b[k]) for k in a)
-    if not (isinstance(a, float) and isinstance(b, float)) or a == b:
-        return bool(a is b or a == b)
-    if not (math.isfinite(a) and math.isfinite(b)):
-        return math.isnan(a) and math.isnan(b)
-    return bool(abs(a - b) <= TOLERANCE * max(abs(a), abs(b)))

@@ -27,8 +27,9 @@ from tailrace.store.rows import RowCodec
 from tailrace.store.weighted import WIDTH, row_of
 from tailrace.types import Column
 from tailrace.verify.findings import EXAMPLES, REPAIR, Finding, Kind
+from tailrace.verify.model import alike
 from tailrace.verify.names import State
-from tailrace.verify.recompute import alike
+from tailrace.verify.recompute import TOLERANCE
 
 _KINDS: tuple[Kind, ...] = ("missing", "extra", "different")
 _FOUND = "state bigint, kind string, count bigint, examples string"
@@ -191,7 +192,7 @@ class _Answers:
             return None
         listed = self._waiting.get(exact, [])
         for at, (key, others) in enumerate(listed):
-            if alike(numbers, others):
+            if alike(numbers, others, TOLERANCE):
                 del listed[at]
                 return key
         return None
