@@ -37,7 +37,7 @@ class _Intent(TypedDict):
     end: _Cut
     ways: dict[str, tuple[Literal["recomputed", "deltas"], str]]
     load: tuple[str, _Bounds, int] | None
-    again: NotRequired[list[str]]
+    again: NotRequired[list[Small]]
 
 
 class _Pin(_Owner):
