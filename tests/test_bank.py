@@ -209,20 +209,21 @@ def until(true: Callable[[], bool], what: str, saw: Callable[[], Any]) -> None:
 
 
 def test_the_money_adds_up(tmp_path: Path, spark: Any) -> None:
-    run(tmp_path / "bank", spark, 15, writers=2, customers=400, max_lag=5_000)
+    run(tmp_path / "bank", spark, 15, writers=2, customers=400, max_lag=500)
 
 
 @pytest.mark.soak
 def test_the_money_adds_up_for_long(tmp_path: Path, spark: Any) -> None:
-    seconds, max_lag = float(os.environ.get("BANK_SECONDS", "600")), 20_000
+    seconds, max_lag = float(os.environ.get("BANK_SECONDS", "600")), 1_000  # so few that writers are slowed
     samples = run(tmp_path / "bank", spark, seconds, writers=3, customers=3_000, max_lag=max_lag)
     for s in samples[:: max(1, len(samples) // 20)]:
         print(
             f"{s.seconds:5.0f} s: lag {s.lag:7,}, delay {s.delay:.2f} s,"
             f" JVM {s.jvm:5,.0f} MiB, Python {s.python:5,.0f} MiB, disk {s.disk:5,.0f} MiB"
         )
+    print(f"writers were slowed in {sum(s.delay > 0 for s in samples)} of {len(samples)} samples")
     early, late = samples[: len(samples) // 3], samples[-len(samples) // 3 :]
-    assert max(s.lag for s in samples) <= 2 * max_lag
+    assert max(s.lag for s in samples) <= 3 * max_lag
     assert max(s.jvm for s in samples) < 4096
     assert max(s.python for s in late) <= 1.5 * max(s.python for s in early) + 100
     assert max(s.disk for s in late) <= 1.5 * max(s.disk for s in early) + 50
