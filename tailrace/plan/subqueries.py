@@ -18,11 +18,12 @@ from tailrace.plan.environment import Environment, Relation
 from tailrace.plan.expressions import operand, parse_expr, refs, remap, shift
 from tailrace.plan.joining import filtered, joined
 from tailrace.plan.membership import Membership, exists, exists_mark
-from tailrace.plan.nodes import Join, JoinKind, Node
+from tailrace.plan.nodes import Join, JoinKind, Node, Project
 from tailrace.plan.outer import Outer, read_outside
 from tailrace.plan.placeholders import has_placeholder, is_placeholder, placeholders
 from tailrace.plan.refuse import unsupported
 from tailrace.plan.scalar import is_strict, scalar
+from tailrace.types import Column
 
 _LOGICAL = (exp.And, exp.Or, exp.Paren, exp.Not)
 
@@ -49,6 +50,8 @@ def restricted(
 
 def attached(relation: Relation, texts: Sequence[str], env: Environment) -> tuple[Relation, list[str]]:
     """The relation with the columns that the expressions' subqueries need, and the expressions over it."""
+    if not any(map(has_placeholder, texts)):
+        return relation, list(texts)
     work = _Work(relation, env)
     values = [work.value(t, filters=False) if has_placeholder(t) else t for t in texts]
     return replace(relation, node=work.node), values
@@ -113,6 +116,8 @@ class _Work:
     """A relation that grows by joins. Subqueries read it as it was at the start."""
 
     def __init__(self, relation: Relation, env: Environment) -> None:
+        if not relation.node.columns:  # SELECT without FROM: rows of no columns cannot be arranged for a join
+            relation = replace(relation, node=Project(relation.node, ("1",), (Column("1", "int"),)))
         self._base, self._env = relation, env
         self.node: Node = relation.node
         self._known: dict[str, str] = {}

@@ -27,6 +27,8 @@ FAMILIES: dict[str, list[str]] = {
         "SELECT id, (SELECT k FROM (SELECT COUNT(*) AS k FROM c WHERE c.g = a.g)) AS k,"
         " (SELECT COUNT(*) + (SELECT MAX(e.g) FROM e) FROM c WHERE c.g = a.g) AS l FROM a",
         "SELECT id, (SELECT SUM(c.p) FROM c JOIN e ON c.h = e.h WHERE c.g = a.g AND e.n < a.n) AS s FROM a",
+        "SELECT (SELECT COUNT(*) FROM c) AS n, EXISTS (SELECT 1 FROM a WHERE g > 2) AS f",
+        "SELECT (SELECT MAX(p) FROM a) AS m WHERE 3 IN (SELECT g FROM c)",
     ],
     "exists": [
         "SELECT id, h FROM a WHERE EXISTS (SELECT 1 FROM c WHERE c.g = a.g)",
