@@ -6,8 +6,10 @@ python fault_runner.py STORE SMALL CHUNK MASTER
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
+import threading
 import time
 from typing import Any
 
@@ -23,7 +25,14 @@ def say(*words: Any) -> None:
     print(json.dumps(words), flush=True)
 
 
+def end_with_the_test() -> None:
+    """End when the test does that started this process, however that ended."""
+    sys.stdin.read()
+    os._exit(1)
+
+
 def main(path: str, small: str, chunk: str, master: str) -> int:
+    threading.Thread(target=end_with_the_test, daemon=True).start()
     spark = session(master=master)
     rng = random.Random(small)
     with tr.open(path, create=False, spark=spark) as db:
