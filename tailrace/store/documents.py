@@ -97,7 +97,7 @@ class _Way(TypedDict):
 
 class _Record(TypedDict):
     epoch: int
-    cut: _Cut
+    cut: NotRequired[_Cut]
     at: float
     operations: int
     seconds: float
@@ -136,7 +136,7 @@ def read(name: str, text: bytes, nodes: int) -> Any:
 # what has one item for each node
 _BY_NODE: dict[str, Callable[[Any], list[Any]]] = {
     "committed": lambda found: [found["cut"][1]],
-    "epoch": lambda found: [found["cut"][1]],
+    "epoch": lambda found: [found["cut"][1]] if "cut" in found else [],
     "pin": lambda found: [found["cut"][1]],
     "intent": lambda found: [found["end"][1], *(found["load"][1].values() if found["load"] else ())],
     "loaded": lambda found: [*found["bounds"].values()],
