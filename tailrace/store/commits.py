@@ -18,5 +18,5 @@ def name_of(epoch: int) -> str:
 
 def cut_of(store: Store, epoch: int) -> Cut | None:
     """The cut at which an epoch was committed; None if that is no longer (or not yet) known."""
-    found = store.document(name_of(epoch))
-    return None if found is None else Cut.from_json(found["cut"])
+    found = store.document(name_of(epoch)) or {}
+    return Cut.from_json(found["cut"]) if "cut" in found else None
