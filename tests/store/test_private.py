@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tailrace as tr
-from tailrace.errors import EpochsLocked
+from tailrace.errors import EpochsLocked, StoreError
 from tailrace.maintain.lock import held
 from tailrace.source import session as sessions
 from tailrace.store import settings
@@ -75,7 +75,7 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("kept")
     (tmp_path / "store" / "epoch.lock").unlink()
     (tmp_path / "store" / "epoch.lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="symbolic links"), held(str(tmp_path / "store"), "epoch"):
+    with pytest.raises(StoreError, match="symbolic links"), held(str(tmp_path / "store"), "epoch"):
         pass
     assert (tmp_path / "elsewhere").read_text() == "kept"
 
