@@ -12,9 +12,9 @@ import time
 from dataclasses import dataclass
 
 from tailrace.errors import DataError
-from tailrace.maintain.epochs import committed
 from tailrace.maintain.lock import runner
 from tailrace.store.base import Store
+from tailrace.store.commits import committed
 
 DOCUMENT = "max_lag"
 MAX_LAG = 1_000_000  # operations; a large epoch takes on that many in seconds

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 from tailrace import faults
 from tailrace.errors import BuildFailed, EpochFailed, EpochsLocked
 from tailrace.maintain import builds
-from tailrace.maintain.epochs import Epochs, Maintained, committed
+from tailrace.maintain.epochs import Epochs, Maintained
 from tailrace.maintain.lock import PATIENCE, held
 from tailrace.maintained import build_of, chosen, maintained
 from tailrace.signals import caught
 from tailrace.store.base import Store
-from tailrace.store.pins import Pin, pinned
+from tailrace.store.pins import Pin, committed_pin, pinned
 from tailrace.verify.recompute import verify
 from tailrace.views.catalog import Catalog, Draft, Making, ViewDef
 
@@ -88,8 +88,7 @@ class Builder:
                 say(Step(f"building {view.name}"))
                 self._epochs.build(everything, chosen(self._catalog, view, draft.views), shared)
             if replaces:
-                done = committed(self._store)
-                self._compare(draft, Pin(done.epoch, done.cut), say)
+                self._compare(draft, committed_pin(self._store), say)
         except (EpochFailed, BuildFailed) as error:
             self.clear_leftovers()
             raise BuildFailed(name=draft.views[0].name, reason=error.reason) from error
@@ -216,6 +215,5 @@ class Builder:
             self._catalog.emptied()
         if states := self._catalog.leftovers():
             for state in states:
-                for shard in range(self._store.shards):
-                    self._store.shard(shard).drop(state)
+                self._store.drop_state(state)
             self._catalog.clear_leftovers(states)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tailrace.admission import admit, allow
 from tailrace.auditing import Auditor
 from tailrace.building import Builder, Say, Step
-from tailrace.errors import Closed, NotAStore, StoreError, UnknownName
+from tailrace.errors import Closed, NotAStore, StoreError
 from tailrace.explaining import explain_data, explain_text
 from tailrace.maintain import records
 from tailrace.maintain.epochs import LARGEST, Epoch, Epochs
@@ -183,8 +183,7 @@ class Database:
     def _still(self, definition: TableDef) -> None:
         """Refuse a handle whose table was dropped: what it says would be lost, or out of date."""
         self._check()
-        if self._catalog.tables.get(definition.name) != definition:
-            raise UnknownName(kind="table", name=definition.name, hint=" any more: it was dropped")
+        self._catalog.require(definition)
 
     def tables(self) -> list[str]:
         self._check()

@@ -16,10 +16,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tailrace.errors import EpochFailed
 from tailrace.maintain import builds
-from tailrace.maintain.epochs import Epochs, committed
+from tailrace.maintain.epochs import Epochs
 from tailrace.maintained import maintained
 from tailrace.store import mend
 from tailrace.store.base import Cut
+from tailrace.store.commits import committed
 from tailrace.store.lmdb import LmdbStore
 from tailrace.verify.findings import Finding, concerned
 from tailrace.verify.fsck import fsck_documents
@@ -80,7 +81,7 @@ class Repairer:
             if kind in ("mark", "undo"):
                 mend.mend_state(self._store, about[0], about[1], epoch)
             elif kind == "orphan":
-                mend.drop_state(self._store, about[0])
+                self._store.drop_state(about[0])
             elif kind == "count":
                 mend.mend_count(self._store, by_id[about[0]], about[1])
 

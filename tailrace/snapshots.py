@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tailrace.errors import Ended, UnknownName
+from tailrace.errors import Ended
 from tailrace.querying import answer
 from tailrace.store.base import Past, Store, TableDef
 from tailrace.store.pins import Pin
@@ -121,8 +121,7 @@ class Snapshot:
     def _still(self, table: TableDef) -> None:
         """Refuse to read a table that was dropped meanwhile: its rows are gone, also from here."""
         self._here()
-        if self._catalog.tables.get(table.name) != table:
-            raise UnknownName(kind="table", name=table.name, hint=" any more: it was dropped")
+        self._catalog.require(table)
 
 
 class SnapshotTable(TableReads):

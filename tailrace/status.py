@@ -8,9 +8,9 @@ from typing import Any
 
 from tailrace.admission import Lag, allowed
 from tailrace.maintain import records
-from tailrace.maintain.epochs import committed
 from tailrace.maintain.lock import runner
 from tailrace.store.base import Store
+from tailrace.store.commits import committed
 from tailrace.store.pins import standing
 from tailrace.views.catalog import Catalog
 

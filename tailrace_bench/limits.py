@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 import tailrace as tr
-from tailrace.maintain.epochs import committed
 from tailrace.source.assignment import Assignment, hand_out
 from tailrace.source.frames import frame
 from tailrace.source.reader import read_delta
+from tailrace.store.commits import committed
 from tailrace.store.lmdb import attach
 from tailrace_bench.measure import timed
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import tailrace as tr
 from tailrace.errors import Corrupt, NewerFormat, NotAStore, OlderFormat
 from tailrace.maintain import builds, records
-from tailrace.maintain.epoch import Intent, committed
+from tailrace.maintain.epoch import Intent
 from tailrace.plan.nodes import (
     Aggregate,
     Call,
@@ -31,6 +31,7 @@ from tailrace.plan.nodes import (
     Window,
     WindowCall,
 )
+from tailrace.store.commits import committed
 from tailrace.store.pins import oldest_pinned, pinned
 from tailrace.types import Column
 from tailrace.views.definition import ViewDef, view_to_json

@@ -12,8 +12,8 @@ import pytest
 
 import tailrace as tr
 from tailrace.errors import BadKey, Closed, InUse, NameTaken, NotAStore, SqlError, SyntaxFault, UnknownName, Unsupported
-from tailrace.maintain.epochs import committed
 from tailrace.store.base import Write
+from tailrace.store.commits import committed
 
 
 @pytest.fixture

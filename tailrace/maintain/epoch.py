@@ -11,16 +11,7 @@ from tailrace.maintain.compile import ViewSink
 from tailrace.maintain.recompute import Chosen
 from tailrace.plan.arrangements import fingerprints
 from tailrace.plan.refresh import Way
-from tailrace.store.base import Cut, Store, TableDef
-
-
-@dataclass(frozen=True)
-class Committed:
-    """The epoch readers see, and the cut it stands for."""
-
-    epoch: int
-    cut: Cut
-    at: float
+from tailrace.store.base import Cut, TableDef
 
 
 @dataclass(frozen=True)
@@ -99,10 +90,3 @@ class Intent(NamedTuple):
         ways = {name: Way(*way) for name, way in found["ways"].items()}
         load = Load.from_json(found["load"]) if found["load"] else None
         return cls(found["epoch"], Cut.from_json(found["end"]), ways, load, frozenset(found.get("again", ())))
-
-
-def committed(store: Store) -> Committed:
-    found = store.document("committed")
-    if found is None:
-        return Committed(0, Cut(0, (0,) * store.nodes), 0.0)
-    return Committed(found["epoch"], Cut.from_json(found["cut"]), found["at"])

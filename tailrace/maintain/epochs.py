@@ -23,7 +23,7 @@ from tailrace.errors import EpochFailed
 from tailrace.maintain import builds, records
 from tailrace.maintain.builds import Build, Load
 from tailrace.maintain.compile import Compiler
-from tailrace.maintain.epoch import Committed, Epoch, Intent, Maintained, committed
+from tailrace.maintain.epoch import Epoch, Intent, Maintained
 from tailrace.maintain.failures import hopeless, outside
 from tailrace.maintain.recompute import Chosen, replaced
 from tailrace.maintain.reset import sweep
@@ -35,9 +35,10 @@ from tailrace.source.assignment import Assignment, Handed, hand_out
 from tailrace.source.parts import Part, next_chunk
 from tailrace.source.session import running, session
 from tailrace.store.base import Cut, Store
+from tailrace.store.commits import Committed, committed
 from tailrace.store.pins import oldest_pinned
 
-__all__ = ["Committed", "Epoch", "Epochs", "Maintained", "committed"]
+__all__ = ["Epoch", "Epochs", "Maintained"]
 
 SMALL = 50_000  # operations up to which an epoch runs without shuffles
 REUSED = 8  # frames of small epochs that are kept: one for each set of tables that change together
@@ -69,6 +70,7 @@ class Epochs:
     ) -> None:
         self._store, self._spark, self._largest, self.small = store, spark, largest, small
         self.overhead = OVERHEAD
+        self._looked: tuple[Cut, Cut, dict[int, int]] | None = None
         self._frames: dict[tuple[tuple[int, ...], frozenset[int] | None, int, str | None], Frame] = {}
 
     def refresh(self, maintained: Maintained, progress: Callable[[Epoch], None] | None = None) -> Epoch:
@@ -109,7 +111,7 @@ class Epochs:
         return self._next(done, maintained)
 
     def _next(self, done: Committed, maintained: Maintained, load: Load | None = None) -> Epoch:
-        began = time.monotonic()
+        began, self._looked = time.monotonic(), None
         maintained = replace(maintained, builds=builds.current(self._store, maintained.builds))
         intent = self._intend(done, maintained, load)
         operations = intent.end.operations - done.cut.operations
@@ -143,7 +145,7 @@ class Epochs:
     def _build_on(self, done: Committed, intent: Intent, maintained: Maintained, build: Build) -> None:
         """Apply the epoch to views that are being built: changes of what they have, and the chunk that comes."""
         load = intent.load if intent.load is not None and intent.load.build == build.name else None
-        operations = self._store.touched(done.cut, intent.end) if build.begun else {}
+        operations = self._touched(done.cut, intent.end) if build.begun else {}
         concerned = {table for table in build.tables if table in operations and build.holds(table)}
         if load is None and not concerned:
             return
@@ -177,6 +179,12 @@ class Epochs:
             return True
         return builds.stumbled(self._store, build.name, error.reason)
 
+    def _touched(self, start: Cut, end: Cut) -> dict[int, int]:
+        """The operations of each table in the epoch; its log is looked through, and checked, once for all who ask."""
+        if self._looked is None or self._looked[:2] != (start, end):
+            self._looked = start, end, self._store.touched(start, end)
+        return self._looked[2]
+
     def _moved(self, load: Load | None, maintained: Maintained) -> dict[str, Any]:
         """The documents that move a build past the chunk it has taken in, unless it was given up."""
         build = next((b for b in maintained.builds if load is not None and b.name == load.build), None)
@@ -188,7 +196,7 @@ class Epochs:
         """How to refresh each view that has a choice and whose tables have changed."""
         if not maintained.chosen:
             return {}
-        operations = self._store.touched(start, end)
+        operations = self._touched(start, end)
         concerned = [view for view in maintained.chosen if view.tables & operations.keys()]
         read = {number for view in concerned for number in view.tables}
         rows = {number: self._store.count(maintained.tables[number]) for number in read}
@@ -205,7 +213,7 @@ class Epochs:
         views = [v for v in planned if v.state not in again]
         rows = 0
         if views:
-            touched = frozenset(self._store.touched(done.cut, intent.end))
+            touched = frozenset(self._touched(done.cut, intent.end))
             operations = intent.end.operations - done.cut.operations
             rows = self._work(work, replace(maintained, views=views), touched, operations) if touched else 0
         if not again:

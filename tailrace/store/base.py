@@ -283,6 +283,11 @@ class Store(ABC):
     def shard(self, index: int) -> Shard:
         """The shard, opened once per process."""
 
+    def drop_state(self, state: int) -> None:
+        """Forget a state in all shards."""
+        for index in range(self.shards):
+            self.shard(index).drop(state)
+
     @abstractmethod
     def sync(self) -> None:
         """Make everything durable that relaxed durability has left in memory."""

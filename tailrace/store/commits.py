@@ -6,9 +6,27 @@ finds the cut of every one of them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tailrace.store.base import Cut, Store
 
 PREFIX = "epoch:"
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The epoch readers see, and the cut it stands for."""
+
+    epoch: int
+    cut: Cut
+    at: float
+
+
+def committed(store: Store) -> Committed:
+    found = store.document("committed")
+    if found is None:
+        return Committed(0, Cut(0, (0,) * store.nodes), 0.0)
+    return Committed(found["epoch"], Cut.from_json(found["cut"]), found["at"])
 
 
 def name_of(epoch: int) -> str:

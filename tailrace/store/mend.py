@@ -115,8 +115,3 @@ def mend_count(store: LmdbStore, table: TableDef, more: int) -> None:
     """Add to the number of rows that is noted of a table."""
     with store._base.write() as txn:
         store._add_count(txn, table, more)
-
-
-def drop_state(store: LmdbStore, state: int) -> None:
-    for index in range(store.shards):
-        store.shard(index).drop(state)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tailrace.store.base import Cut, Store
+from tailrace.store.commits import committed
 from tailrace.store.processes import lives, me
 
 _PREFIX = "pin:"
@@ -26,11 +27,8 @@ class Pin(NamedTuple):
 @contextmanager
 def pinned(store: Store) -> Iterator[Pin]:
     """Keep the committed epoch readable inside the block."""
-    name = f"{_PREFIX}{uuid.uuid4()}"
-    try:
-        yield _pin(store, name)
-    finally:
-        store.change_documents({name: None})
+    with following(store) as follower:
+        yield follower.pin
 
 
 @contextmanager
@@ -66,8 +64,8 @@ def _pin(store: Store, name: str) -> Pin:
 
 def committed_pin(store: Store) -> Pin:
     """The committed epoch and its cut, pinned by nobody."""
-    found = store.document("committed") or {"epoch": 0, "cut": [0, [0] * store.nodes]}
-    return Pin(found["epoch"], Cut.from_json(found["cut"]))
+    done = committed(store)
+    return Pin(done.epoch, done.cut)
 
 
 def _note(pin: Pin) -> dict[str, Any]:

@@ -267,9 +267,9 @@ def _mark(txn: Any, db: Any, state: int) -> Mark | None:
     value = txn.get(_STATE.pack(state), db=db)
     if value is None:
         return None
-    if len(value) != _MARK.size:
+    mark = mark_of(value)
+    if mark is None:
         raise Corrupt(where=f"the mark of state {state}", reason=f"{len(value)} bytes cannot be one")
-    mark = Mark(*_MARK.unpack(value))
     if not mark.oldest <= mark.applied < 1 << 63:
         raise Corrupt(where=f"the mark of state {state}", reason=f"it says {mark.oldest} to {mark.applied}")
     return mark

@@ -23,7 +23,7 @@ from tailrace.plan.recomputable import relations, require_storable
 from tailrace.plan.statements import parse_query
 from tailrace.source.session import session
 from tailrace.store.base import TableDef
-from tailrace.types import Column
+from tailrace.types import Column, quoted
 from tailrace.verify.model import Definition, Matters, Rows
 from tailrace.verify.planned import Planned
 from tailrace.verify.recorded import Header, RecordedView
@@ -93,7 +93,7 @@ class Evaluator:
     def _query(self, name: str, frames: Mapping[str, DataFrame]) -> DataFrame:
         for source in self._reads[name]:
             found = frames[source] if source in frames else self._query(source, frames)
-            found.createOrReplaceTempView(f"`{source}`")
+            found.createOrReplaceTempView(quoted(source))
         return self._spark.sql(self._views[name].sql)
 
     def _below(self, name: str) -> set[str]:

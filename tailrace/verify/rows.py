@@ -173,7 +173,7 @@ def readable_rows(spark: SparkSession, store: Store, view: ViewDef, epoch: int) 
             for run in snapshot.scan(state):
                 yield from _decoded(codec, [v for _, v in run], keyed)
 
-    schema = ", ".join([f"`{c.name}` {c.type}" for c in columns] + [f"{WEIGHT_COLUMN} bigint"])
+    schema = ", ".join([f"{types.quoted(c.name)} {c.type}" for c in columns] + [f"{WEIGHT_COLUMN} bigint"])
     return frame(spark, store.shards, read, schema)
 
 

@@ -25,6 +25,7 @@ from tailrace.maintain import builds
 from tailrace.source.parts import Bounds
 from tailrace.source.queries import Query
 from tailrace.store.base import Store, TableDef
+from tailrace.store.commits import committed
 from tailrace.store.pins import oldest_pinned
 from tailrace.types import Column
 from tailrace.views.definition import ViewDef, table_from_json, view_from_json, view_to_json
@@ -146,6 +147,11 @@ class Catalog:
 
     def view(self, name: str) -> ViewDef:
         return self.relations.view(name)
+
+    def require(self, table: TableDef) -> None:
+        """Refuse a table that was dropped, even if another has its name now: its rows are gone."""
+        if self.tables.get(table.name) != table:
+            raise UnknownName(kind="table", name=table.name, hint=" any more: it was dropped")
 
     def dependants(self, name: str) -> list[str]:
         coming = [v for making in self.making.values() for v in making.draft.views]
@@ -282,7 +288,7 @@ class Catalog:
         return {"dropping": [*(self._store.document("dropping") or []), *([s, epoch] for s in states)]}
 
     def _epoch(self) -> int:
-        return int((self._store.document("committed") or {"epoch": 0})["epoch"])
+        return committed(self._store).epoch
 
     @property
     def unsettled(self) -> set[int]:

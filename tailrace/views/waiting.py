@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from typing import TypeAlias
 
 from tailrace.errors import BadPosition, Timeout
-from tailrace.maintain.epochs import committed
 from tailrace.maintain.lock import runner
 from tailrace.store.base import Store, Written
+from tailrace.store.commits import committed
 from tailrace.store.pins import Pin
 
 Position: TypeAlias = int | Written

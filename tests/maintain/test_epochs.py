@@ -13,8 +13,8 @@ import pytest
 
 import tailrace as tr
 from tailrace.errors import EpochFailed, EpochsLocked
-from tailrace.maintain.epochs import committed
 from tailrace.maintain.lock import held
+from tailrace.store.commits import committed
 from tailrace.store.pins import pinned
 
 

@@ -13,7 +13,7 @@ from oracle import WIDE, Model, random_step
 import tailrace as tr
 from tailrace.errors import SqlError, Unsupported
 from tailrace.maintain import records
-from tailrace.maintain.epochs import committed
+from tailrace.store.commits import committed
 
 RECOMPUTE, DELTAS = -(10**9), 10**9  # overheads that force the choice
 
