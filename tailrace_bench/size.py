@@ -18,6 +18,7 @@ class Size:
     groups       rows of a view of sums, where that is the axis
     ratios       keys and groups of aggregations
     join_keys    of joins
+    exponents    of Zipf's law, by which keys are drawn
     joined       operations of a join's epoch; each finds 10 rows
     queries      views where there are many, over several tables
     counts       of view tables, where that is the axis
@@ -38,6 +39,7 @@ class Size:
     groups: tuple[int, ...]
     ratios: tuple[tuple[int, int], ...]
     join_keys: tuple[int, ...]
+    exponents: tuple[float, ...]
     joined: int
     queries: int
     counts: tuple[int, ...]
@@ -59,6 +61,7 @@ QUICK = Size(
     groups=(10_000,),
     ratios=((10_000, 1_000), (100_000, 10_000)),
     join_keys=(1_000, 10_000),
+    exponents=(0.0, 1.0),
     joined=10_000,
     queries=20,
     counts=(50, 100),
@@ -79,6 +82,7 @@ FULL = Size(
     groups=(100, 1_000, 10_000, 100_000),
     ratios=((10_000, 1_000), (100_000, 10_000), (1_000_000, 1_000), (1_000_000, 150_000)),
     join_keys=(1_000, 10_000, 100_000),
+    exponents=(0.0, 0.5, 1.0, 1.5),
     joined=200_000,
     queries=100,
     counts=(200, 400, 800, 1_600, 3_200, 6_400, 12_800),

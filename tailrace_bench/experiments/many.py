@@ -21,6 +21,7 @@ RECORD = 1_100_000  # view updates per second: the papers' with 400 view servers
 UPDATES = "view updates per second"
 TABLES = 10
 STEPS = 1_000  # values of the column that is selected by
+STRIDE = 317  # between ranges, prime: a few views are spread as many are
 SHARED = (5, 10, 20)
 CHANGES = 10_000  # operations of an epoch over views of several kinds
 
@@ -33,16 +34,17 @@ _KINDS = (
 )
 
 
-def _range(number: int, of: int) -> tuple[int, int]:
-    """The half of the values that a selection takes; each value is in half of all selections."""
-    low = STEPS // 2 * number // of
-    return low, low + STEPS // 2
+def _range(number: int) -> tuple[int, int]:
+    """The half of the values that a selection takes: no two of a table take the same."""
+    half = STEPS // 2
+    low = number * STRIDE % half
+    return low, low + half + number // half
 
 
-def _select(db: tr.Database, numbers: range, of: int, tables: Sequence[str]) -> None:
+def _select(db: tr.Database, numbers: range, tables: Sequence[str]) -> None:
     """Selections over these tables in turn, each with a range of its own."""
     for number in numbers:
-        low, high = _range(number // len(tables), -(-of // len(tables)))
+        low, high = _range(number // len(tables))
         table = tables[number % len(tables)]
         create(db, f"v{number}", f"SELECT id, grp, amount FROM {table} WHERE amount >= {low} AND amount < {high}")
 
@@ -68,7 +70,7 @@ def selections(size: Size) -> Result:
     count = size.queries
     rates, limits = [], []
     with workloads.store() as db:
-        _select(db, range(count), count, ["ops"])
+        _select(db, range(count), ["ops"])
         insert = _Inserts(db, 8, ["ops"])
         for run in range(size.repeats + 1):
             insert(2 * size.updates // count)
@@ -97,7 +99,7 @@ def _selected(rows: pa.Table, count: int) -> pa.Table:
     """The rows of all selections, each under the number of its view."""
     parts = []
     for number in range(count):
-        low, high = _range(number, count)
+        low, high = _range(number)
         amount = rows["amount"]
         chosen = rows.filter(pc.and_(pc.greater_equal(amount, low), pc.less(amount, high)))
         view = pa.array(np.full(chosen.num_rows, number, np.int32))
@@ -112,7 +114,7 @@ def multiquery(size: Size) -> Result:
         tables = [f"t{i}" for i in range(count)]
         operations = min(size.operations, 2 * size.updates * count // size.queries)
         with workloads.store(tables) as db:
-            _select(db, range(size.queries), size.queries, tables)
+            _select(db, range(size.queries), tables)
             insert = _Inserts(db, 9, tables)
             found.append((count, epochs(db, lambda: insert(operations), size.repeats)))  # noqa: B023
             check(db)
@@ -142,7 +144,7 @@ def viewtables(size: Size) -> Result:
         insert = _Inserts(db, 10, tables)
         for count in size.counts:
             have = len(db.views())
-            seconds, _ = timed(lambda: _select(db, range(have, count), most, tables))  # noqa: B023
+            seconds, _ = timed(lambda: _select(db, range(have, count), tables))  # noqa: B023
             created.append((count, seconds / (count - have)))
             operations = max(TABLES, 2 * TABLES * size.updates // count)
             measured = epochs(db, lambda: insert(operations), size.repeats)  # noqa: B023
@@ -184,7 +186,7 @@ def views(size: Size) -> Result:
     with workloads.store(tables) as db:
         for name in tables:
             workloads.fill(db, rng, 2 * CHANGES, name)
-        for count in (size.queries // 10, size.queries, 10 * size.queries):
+        for count in (max(1, size.queries // 10), size.queries, 10 * size.queries):
             taken = []
             for number in range(len(db.views()), count):
                 sql = _KINDS[number % 5].format(table=tables[number // 5 % 3], n=number)

@@ -40,7 +40,7 @@ def scans(size: Size) -> Result:
     return Result(
         name="scans",
         title="Reading a view against scanning the table",
-        question=f"How long does a client wait for a count by group ({short(GROUPS)} of them), by the size of the table?",
+        question=f"How long does a client wait for {short(GROUPS)} counts by group, by the size of the table?",
         x="rows of the table",
         y="seconds",
         lines=tuple(

@@ -11,7 +11,6 @@ from tailrace_bench.harness import check, create, line, refreshed, short
 from tailrace_bench.results import Result, Whose
 from tailrace_bench.size import Size
 
-EXPONENTS = (0.0, 0.5, 1.0, 1.5)
 DRAWS = 1_000  # a transaction's; of a key that is drawn twice there, only the last row counts
 SHARE = 10  # of the operations of other benchmarks: transactions are small here, and take long
 
@@ -22,7 +21,7 @@ def skew(size: Size) -> Result:
     views = {"SUM, COUNT": SUM, "MIN, MAX": EXTREMES}
     found: dict[str, list[tuple[float, list[float]]]] = {kind: [] for kind in views}
     scans: list[tuple[float, list[float]]] = []
-    for exponent in EXPONENTS:
+    for exponent in size.exponents:
         for kind, sql in views.items():
             rates, limits = _measured(size, sql, exponent, operations)
             found[kind].append((exponent, rates))
