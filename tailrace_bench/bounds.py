@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import cache
 
 import pyarrow as pa
 
@@ -66,27 +66,40 @@ def write_lmdb(rows: pa.Table, keys: int) -> Written:
 
 def _write(mode: str, parts: Sequence[pa.Table], keys: int) -> float:
     """Seconds in which processes write, each its part into its own LMDB."""
+    writers = _writers()
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as scratch:
-        running = []
-        for number, part in enumerate(parts):
-            path = Path(scratch) / f"{number}.arrow"
-            with pa.ipc.new_file(str(path), part.schema) as writer:
-                writer.write_table(part)
-            running.append(_start(mode, path, Path(scratch) / f"env{number}", keys))
-        for process in running:
-            assert process.stdout is not None
-            process.stdout.readline()
-        for process in running:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        return max(float(process.communicate()[0]) for process in running)
+        for number, (part, writer) in enumerate(zip(parts, writers, strict=True)):
+            path = f"{scratch}/{number}.arrow"
+            with pa.ipc.new_file(path, part.schema) as file:
+                file.write_table(part)
+            _tell(writer, f"{mode}\t{path}\t{scratch}/env{number}\t{keys}")
+        for writer in writers:
+            _said(writer)
+        for writer in writers:
+            _tell(writer, "go")
+        return max(float(_said(writer)) for writer in writers)
 
 
-def _start(mode: str, rows: Path, env: Path, keys: int) -> subprocess.Popen[Any]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tailrace_bench.lmdb_writer", mode, str(rows), str(env), str(keys)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+@cache
+def _writers() -> list[subprocess.Popen[str]]:
+    """The processes that write, until this one ends."""
+    command = [sys.executable, "-m", "tailrace_bench.lmdb_writer"]
+    started = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)
+    ]
+    for process in started:
+        atexit.register(process.communicate)
+    return started
+
+
+def _tell(writer: subprocess.Popen[str], line: str) -> None:
+    assert writer.stdin is not None
+    writer.stdin.write(line + "\n")
+    writer.stdin.flush()
+
+
+def _said(writer: subprocess.Popen[str]) -> str:
+    assert writer.stdout is not None
+    if not (said := writer.stdout.readline()):
+        raise RuntimeError("a process that writes into LMDB has ended")
+    return said

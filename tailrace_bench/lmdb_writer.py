@@ -1,17 +1,16 @@
-"""One process that writes rows into an LMDB of its own, durably: the limit of everything that ends in one.
+"""A process that writes rows into LMDBs of its own, durably: the limit of everything that ends in one.
 
-    python -m tailrace_bench.lmdb_writer pairs|rows FILE ENV KEYS
+    python -m tailrace_bench.lmdb_writer
 
-FILE is an Arrow file, read beforehand. With `pairs` it holds sorted keys and values, with `rows` columns, the first
-KEYS of which are the key: they are encoded and sorted as views' rows are. It says "ready", begins when it is told,
-and says how many seconds it took.
+For each line `pairs|rows FILE ENV KEYS` it reads the Arrow file, says "ready", begins at the next line, and says how
+many seconds it took. With `pairs` the file holds sorted keys and values, with `rows` columns, the first KEYS of which
+are the key: they are encoded and sorted as views' rows are.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 
 import lmdb
 import pyarrow as pa
@@ -28,21 +27,23 @@ def encoded(rows: pa.Table, keys: int) -> tuple[pa.LargeBinaryArray, pa.LargeBin
     return names.take(order), RowCodec(rows.schema).encode(rows).take(order)
 
 
-def main(mode: str, file: Path, env: Path, keys: int) -> None:
-    with pa.memory_map(str(file)) as source:
+def write(mode: str, file: str, env: str, keys: int) -> float:
+    with pa.OSFile(file) as source:
         table = pa.ipc.open_file(source).read_all().combine_chunks()
     pairs = list(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) if mode == "pairs" else None
-    opened = lmdb.open(str(env), map_size=1 << 36)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    began = time.perf_counter()
-    if pairs is None:
-        found, values = encoded(table, keys)
-        pairs = list(zip(found.to_pylist(), values.to_pylist(), strict=True))
-    with opened.begin(write=True) as txn, txn.cursor() as cursor:
-        cursor.putmulti(pairs)
-    print(time.perf_counter() - began)
+    with lmdb.open(env, map_size=1 << 36) as opened:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        began = time.perf_counter()
+        if pairs is None:
+            found, values = encoded(table, keys)
+            pairs = list(zip(found.to_pylist(), values.to_pylist(), strict=True))
+        with opened.begin(write=True) as txn, txn.cursor() as cursor:
+            cursor.putmulti(pairs)
+        return time.perf_counter() - began
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    for line in iter(sys.stdin.readline, ""):
+        mode, file, env, keys = line.rstrip("\n").split("\t")
+        print(write(mode, file, env, int(keys)), flush=True)
