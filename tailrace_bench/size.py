@@ -52,8 +52,8 @@ class Size:
 QUICK = Size(
     name="quick",
     repeats=2,
-    operations=200_000,
-    rows=100_000,
+    operations=100_000,
+    rows=50_000,
     updates=200_000,
     tables=(10_000, 100_000, 500_000),
     deltas=(1_000, 10_000, 100_000),

@@ -42,7 +42,6 @@ def _measured(size: Size, seed: int, sql: str, column: str, keys: int, groups: i
         create(db, "v", sql)
         for run in range(size.repeats + 1):
             operations = workloads.operate(db, rng, size.operations, keys, groups=groups, other=other)
-            bounds.scan_log(db, "ops", [column])
             scan = bounds.scan_log(db, "ops", [column])
             with Memory() as memory:
                 epoch = refreshed(db)
