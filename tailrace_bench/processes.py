@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 ENDING = 60  # seconds that a process may take to end when it is told to
 
@@ -16,7 +15,8 @@ ENDING = 60  # seconds that a process may take to end when it is told to
 def maintained(path: str, core: int | None = None) -> Iterator[None]:
     """`tailrace run` on a store, without pauses, until the block ends."""
     command = [sys.executable, "-m", "tailrace", "run", path, "--interval", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=_held_to(core))
+    with _held_to(core):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         yield
     finally:
@@ -29,19 +29,15 @@ def maintained(path: str, core: int | None = None) -> Iterator[None]:
 
 
 class Writer:
-    """A process of `tailrace_bench.writer`, which begins when the block does."""
+    """A process of `tailrace_bench.writer`, which begins when `written` is asked."""
 
     def __init__(
         self, path: str, seconds: float, *, rate: int, batch: int, keys: int, seed: int, core: int | None = None
     ) -> None:
         arguments = [path, str(seconds), str(rate), str(batch), str(keys), str(seed)]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tailrace_bench.writer", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            preexec_fn=_held_to(core),
-        )
+        command = [sys.executable, "-m", "tailrace_bench.writer", *arguments]
+        with _held_to(core):
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.operations, self.seconds, self.last = 0, 0.0, 0
 
     def written(self) -> Iterator[tuple[int, float]]:
@@ -68,9 +64,18 @@ class Writer:
         return self.operations / self.seconds
 
 
-def _held_to(core: int | None) -> Callable[[], Any] | None:
-    """What holds a new process, and all it starts, to one core; nothing where the system has no such means."""
+@contextmanager
+def _held_to(core: int | None) -> Iterator[None]:
+    """What is started in the block, and all that starts, runs on one core; on any where the system cannot tell it to.
+
+    A new process has the affinity of the thread that starts it.
+    """
     if core is None or not hasattr(os, "sched_setaffinity"):
-        return None
-    cores = sorted(os.sched_getaffinity(0))
-    return lambda: os.sched_setaffinity(0, {cores[core % len(cores)]})
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {sorted(cores)[core % len(cores)]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
