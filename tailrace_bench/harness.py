@@ -11,7 +11,7 @@ import tailrace as tr
 from tailrace_bench.measure import timed
 from tailrace_bench.results import Line, Point, Spread, Whose
 
-SAMPLE = 20  # views that are verified where there are many
+SAMPLE = 8  # views that are verified where there are many
 
 
 class Wrong(Exception):
