@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,11 @@ class Size:
     patience: float
     scale: float
 
+    QUICK: ClassVar[Size]
+    FULL: ClassVar[Size]
 
-QUICK = Size(
+
+Size.QUICK = Size(
     name="quick",
     repeats=2,
     operations=100_000,
@@ -70,7 +74,7 @@ QUICK = Size(
     patience=15,
     scale=0.01,
 )
-FULL = Size(
+Size.FULL = Size(
     name="full",
     repeats=3,
     operations=2_000_000,

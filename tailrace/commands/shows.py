@@ -60,11 +60,11 @@ def bench(
       tailrace bench sums join --json figures.json
       tailrace bench --docs docs
     """
-    benchmarks, sizes = _installed("tailrace_bench.run"), _installed("tailrace_bench.size")
+    benchmarks, size = _installed("tailrace_bench.run"), _installed("tailrace_bench.size").Size
     report = _installed("tailrace_bench.report") if docs else None
     if unknown := [name for name in names or () if name not in benchmarks.BENCHMARKS]:
         raise usage(f"no benchmark named {unknown[0]!r}; there are {', '.join(benchmarks.BENCHMARKS)}")
-    done = benchmarks.run(names or (), sizes.QUICK if quick else sizes.FULL)
+    done = benchmarks.run(names or (), size.QUICK if quick else size.FULL)
     said = text.to_json(done.json(), indent=1)
     if file is None:
         print(said)

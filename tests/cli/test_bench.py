@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 
 import tailrace as tr
 from tailrace.cli import app
-from tailrace_bench import harness, run, size
+from tailrace_bench import harness, run
 from tailrace_bench.results import Result
+from tailrace_bench.size import Size
 
-TINY = size.Size(
+TINY = Size(
     name="tiny",
     repeats=1,
     operations=2_000,
@@ -40,7 +41,7 @@ TINY = size.Size(
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(size, "QUICK", TINY)
+    monkeypatch.setattr(Size, "QUICK", TINY)
 
 
 def test_results_go_to_a_file(tmp_path: Path, spark: Any, tiny: None) -> None:
@@ -64,7 +65,7 @@ def test_results_go_to_a_file(tmp_path: Path, spark: Any, tiny: None) -> None:
 def test_a_benchmark_that_fails_is_reported_and_the_others_go_on(
     spark: Any, tiny: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: size.Size) -> Result:
+    def broken(_: Size) -> Result:
         raise ValueError("no luck")
 
     monkeypatch.setitem(run.BENCHMARKS, "join", broken)
