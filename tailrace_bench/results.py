@@ -1,4 +1,4 @@
-"""What a benchmark found: lines over an axis, beside limits, peers and the paper's own, and the targets they are held to."""
+"""What a benchmark found: lines over an axis, beside limits, peers and the paper's, and their targets."""
 
 from __future__ import annotations
 
