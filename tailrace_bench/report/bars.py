@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
@@ -14,6 +15,8 @@ from tailrace_bench.units import plain, ticked, unit
 
 ROW = 0.27  # inches
 AROUND = 1.06  # inches for title and axis
+LABEL = 40  # characters of a name on one line
+LETTER = 0.078  # inches that one takes, bold
 
 
 _ORDER = [Whose.TAILRACE, Whose.LIMIT, Whose.PEER, Whose.PAPER]
@@ -33,8 +36,11 @@ def draw(figure: Figure, result: Result) -> None:
     rows = _rows(result)
     height = AROUND + ROW * len(rows)
     figure.set_size_inches(WIDTH, height)
-    axes = figure.add_axes((0.31, 0.38 / height, 0.57, 1 - AROUND / height))
-    heading(figure, result.title, result.y, 0.02)
+    longest = max((len(part) for row in rows for part in _wrapped(row.name).split("\n")), default=0)
+    left = max(0.16, 0.03 + longest * LETTER / WIDTH)
+    axes = figure.add_axes((left, 0.38 / height, 0.88 - left, 1 - AROUND / height))
+    several = len({p.x for line in result.lines for p in line.points if p.x != ""}) > 1
+    heading(figure, result.title, f"{result.y}, by {result.x}" if several else result.y, 0.02)
     if result.log_y:
         axes.set_xscale("log")
     for place, row in enumerate(rows):
@@ -59,6 +65,10 @@ def _rows(result: Result) -> list[Row]:
             rows.append(Row(_said(category) or _everywhere(found)))
         rows += [next(best_first) if row in peers else row for row in found]
     return rows
+
+
+def _wrapped(name: str) -> str:
+    return "\n".join(textwrap.wrap(name, LABEL))
 
 
 def _said(category: float | str) -> str:
@@ -109,7 +119,7 @@ def _bar(axes: Axes, place: int, row: Row, result: Result) -> None:
 
 def _frame(axes: Axes, rows: list[Row], result: Result) -> None:
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_yticks(range(len(rows)), [row.name for row in rows])
+    axes.set_yticks(range(len(rows)), [_wrapped(row.name) for row in rows])
     for label, row in zip(axes.get_yticklabels(), rows, strict=True):
         label.set_fontsize(9)
         if row.line is None or row.line.whose is Whose.TAILRACE:

@@ -9,12 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from tailrace_bench.report.style import INK, WIDTH, Look, heading, looks, ranged, tag
+from tailrace_bench.report.style import GROUND, INK, WIDTH, Look, heading, looks, ranged, tag
 from tailrace_bench.results import Line, Result
 from tailrace_bench.units import plain, ticked
 
 HEIGHT = 4.4
 LABEL = 26  # characters of a name on one line
+INSIDE = 0.8  # a line that ends left of this share of the axis has its name there
+ROOM = 0.07  # of the axis, for the text of a tick
 
 
 def draw(figure: Figure, result: Result) -> None:
@@ -82,22 +84,27 @@ def _stroke(axes: Axes, line: Line, look: Look) -> None:
 def _frame(axes: Axes, result: Result) -> None:
     """Ticks where was measured; a linear axis starts at nought."""
     xs = sorted({float(p.x) for line in result.lines for p in line.points if not isinstance(p.x, str)})
-    if result.log_x and len(xs) <= 10:
-        axes.xaxis.set_major_locator(FixedLocator(_apart(xs)))
-        axes.xaxis.set_minor_locator(NullLocator())
-    if not result.log_y:
-        axes.set_ylim(bottom=0)
     if not result.log_x:
         axes.set_xlim(left=0)
+    if not result.log_y:
+        axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(FixedLocator(_apart(axes, xs)))
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _apart(xs: list[float]) -> list[float]:
-    """Those of the sorted positive numbers that have room for their text on a log axis."""
-    kept = xs[:1]
-    for x in xs[1:]:
-        if x / kept[-1] >= (xs[-1] / xs[0]) ** (1 / 11):
+def _apart(axes: Axes, xs: list[float]) -> list[float]:
+    """Those of the numbers that have room for their text, from the largest down."""
+    kept: list[float] = []
+    for x in reversed(xs):
+        if not kept or _across(axes, kept[-1]) - _across(axes, x) > ROOM:
             kept.append(x)
     return kept
+
+
+def _across(axes: Axes, x: float) -> float:
+    """Where a number is on the x axis, as a share of its length."""
+    axes.get_xlim()  # settles the scale, which is put off until somebody asks
+    return float(axes.transAxes.inverted().transform(axes.transData.transform((x, 1)))[0])
 
 
 def _names(figure: Figure, axes: Axes, ends: list[tuple[float, float | str, str, Look]]) -> None:
@@ -109,6 +116,9 @@ def _names(figure: Figure, axes: Axes, ends: list[tuple[float, float | str, str,
     for y, x, name, look in ends:
         text = textwrap.wrap(name, LABEL)
         at = axes.transAxes.inverted().transform(axes.transData.transform((right if x == "" else x, y)))
+        if x != "" and at[0] < INSIDE:
+            _inside(axes, "\n".join(text), float(x), y, to_the_left=at[0] > 0.4)
+            continue
         wanted.append((float(at[1]), 1.0 if x == "" else float(at[0]), text, look))
     wanted.sort(key=lambda end: end[0])
     tops = _placed([(at, len(text) * step + 0.018) for at, _, text, _ in wanted])
@@ -135,6 +145,20 @@ def _names(figure: Figure, axes: Axes, ends: list[tuple[float, float | str, str,
             linewidth=0.8,
             zorder=2,
         )
+
+
+def _inside(axes: Axes, text: str, x: float, y: float, *, to_the_left: bool) -> None:
+    axes.annotate(
+        text,
+        xy=(x, y),
+        xytext=(-6 if to_the_left else 6, 6),
+        textcoords="offset points",
+        ha="right" if to_the_left else "left",
+        va="bottom",
+        fontsize=8.5,
+        bbox={"facecolor": GROUND, "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
+        zorder=5,
+    )
 
 
 def _placed(wanted: list[tuple[float, float]]) -> list[float]:
