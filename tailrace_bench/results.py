@@ -41,7 +41,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a plot; `note` says what a reader must know to compare it, such as what a peer ends with."""
+    """One line of a plot; `note` says what a reader must know to compare it, such as what a peer ends with.
+
+    A point whose x is "" holds for the whole axis.
+    """
 
     name: str
     whose: Whose

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace_bench import benchmarks, many
-from tailrace_bench.measure import machine
+from tailrace_bench.machine import machine
 from tailrace_bench.tpch import bench as tpch
 
 Figures = dict[str, Any]
