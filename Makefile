@@ -25,7 +25,7 @@ demo: setup ## two minutes: TPC-H tables, eight views, a stream of changes, and 
 	@$(RUN) -m tailrace demo
 
 test: setup ## all tests, but for the long ones
-	$(RUN) -m pytest -m "not soak"
+	$(RUN) -m pytest -m "not soak" -n 2 --dist worksteal
 
 check: lint types test ## what CI runs: lint, types, tests
 
@@ -42,8 +42,8 @@ bench: setup ## speed beside limits, peers and papers: JSON, and docs/benchmarks
 fuzz: setup ## 1000 random queries, compared with Spark after every epoch (FUZZ="--seed 7 ..." for others)
 	$(RUN) -m tailrace_fuzz --queries 1000 $(FUZZ)
 
-soak: setup ## the long tests
-	$(RUN) -m pytest -m soak
+soak: setup ## the long tests, within two hours: 200 random faults, ten minutes of the bank test
+	$(RUN) -m pytest -m soak -n 2 --dist worksteal
 
 clean: ## remove .venv and everything made
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

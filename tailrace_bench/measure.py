@@ -1,33 +1,16 @@
-"""Measuring: machine, medians, memory of a process tree."""
+"""Measuring: medians, memory of a process tree."""
 
 from __future__ import annotations
 
-import os
-import platform
 import statistics
 import threading
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any, TypeVar
 
 import psutil
 
-import tailrace
-
 T = TypeVar("T")
-
-
-def machine() -> dict[str, Any]:
-    return {
-        "cores": os.cpu_count(),
-        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("pyspark", "pyarrow", "lmdb")},
-        "tailrace": tailrace.__version__,
-        "load": round(os.getloadavg()[0], 2),
-    }
 
 
 def timed(work: Callable[[], T]) -> tuple[float, T]:

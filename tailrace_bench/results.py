@@ -1,4 +1,4 @@
-"""What a benchmark found: lines over an axis, beside limits, peers and the paper's own, and the targets they are held to."""
+"""What a benchmark found: lines over an axis, beside limits, peers and the paper's, and their targets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a plot; `note` says what a reader must know to compare it, such as what a peer ends with."""
+    """One line of a plot; `note` says what a reader must know to compare it, such as what a peer ends with.
+
+    A point whose x is "" holds for the whole axis.
+    """
 
     name: str
     whose: Whose

@@ -22,7 +22,8 @@ from tailrace_bench.experiments import (
     skew,
     writes,
 )
-from tailrace_bench.measure import machine, timed
+from tailrace_bench.machine import machine
+from tailrace_bench.measure import timed
 from tailrace_bench.results import Result, Target
 from tailrace_bench.size import Size
 from tailrace_bench.tpch import bench as tpch

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,3 +18,18 @@ def spark() -> Iterator[SparkSession]:
     started = session(cores=2)
     yield started
     started.stop()
+
+
+@pytest.fixture
+def told(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Says a figure of a run, which is printed after all tests."""
+    return lambda figure: record_property("figure", f"{request.node.name}: {figure}")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, []) if r.when == "call"]
+    figures = [value for report in reports for name, value in report.user_properties if name == "figure"]
+    if figures:
+        terminalreporter.section("figures")
+        for figure in figures:
+            terminalreporter.write_line(figure)

@@ -25,6 +25,7 @@ import pytest
 
 import tailrace as tr
 
+Told = Callable[[str], None]
 PATIENCE = 240.0  # seconds for what takes a few on a quiet machine
 
 
@@ -149,7 +150,9 @@ class Readers:
                 self.seen.wrong.append((branch, more, found))
 
 
-def run(path: Path, spark: Any, seconds: float, *, writers: int, customers: int, max_lag: int) -> list[Sample]:
+def run(
+    path: Path, spark: Any, told: Told, seconds: float, *, writers: int, customers: int, max_lag: int
+) -> list[Sample]:
     """Let writers, runner and readers work for so long; nothing may be wrong then. Samples of the time between."""
     with tr.open(path, spark=spark, map_size=1 << 32, max_lag=max_lag) as db, ExitStack() as stack:
         total = bank.found(db, customers)
@@ -175,11 +178,11 @@ def run(path: Path, spark: Any, seconds: float, *, writers: int, customers: int,
         until(lambda: db.status().lag_operations == 0, "the end of the lag", db.status)
         runner.send_signal(signal.SIGTERM)
         assert runner.wait(timeout=PATIENCE) == 0
-        epochs, written = told(path.parent / "epochs.jsonl"), sum(r["operations"] for r in reports)
-        print(
-            f"\n{sum(r['transactions'] for r in reports):,} transactions, {written:,} operations, {len(epochs)} epochs"
+        epochs, written = ran(path.parent / "epochs.jsonl"), sum(r["operations"] for r in reports)
+        transactions = sum(r["transactions"] for r in reports)
+        told(
+            f"{transactions:,} transactions, {written:,} operations, {len(epochs)} epochs, reads: {readers.seen.reads}"
         )
-        print(f"reads: {readers.seen.reads}")
         assert readers.seen.wrong == []
         assert set(readers.seen.reads) == {"plain", "snapshots", "own", "long"}
         assert sum(r["holds"] for r in reports) + 2 * bank.EACH == total
@@ -195,7 +198,7 @@ def run(path: Path, spark: Any, seconds: float, *, writers: int, customers: int,
     return samples
 
 
-def told(file: Path) -> list[dict[str, Any]]:
+def ran(file: Path) -> list[dict[str, Any]]:
     """The runner's epochs, as it told them."""
     return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
@@ -208,20 +211,20 @@ def until(true: Callable[[], bool], what: str, saw: Callable[[], Any]) -> None:
         time.sleep(0.05)
 
 
-def test_the_money_adds_up(tmp_path: Path, spark: Any) -> None:
-    run(tmp_path / "bank", spark, 15, writers=2, customers=400, max_lag=500)
+def test_the_money_adds_up(tmp_path: Path, spark: Any, told: Told) -> None:
+    run(tmp_path / "bank", spark, told, 15, writers=2, customers=400, max_lag=500)
 
 
 @pytest.mark.soak
-def test_the_money_adds_up_for_long(tmp_path: Path, spark: Any) -> None:
+def test_the_money_adds_up_for_long(tmp_path: Path, spark: Any, told: Told) -> None:
     seconds, max_lag = float(os.environ.get("BANK_SECONDS", "600")), 1_000  # so few that writers are slowed
-    samples = run(tmp_path / "bank", spark, seconds, writers=3, customers=3_000, max_lag=max_lag)
+    samples = run(tmp_path / "bank", spark, told, seconds, writers=3, customers=3_000, max_lag=max_lag)
     for s in samples[:: max(1, len(samples) // 20)]:
-        print(
+        told(
             f"{s.seconds:5.0f} s: lag {s.lag:7,}, delay {s.delay:.2f} s,"
             f" JVM {s.jvm:5,.0f} MiB, Python {s.python:5,.0f} MiB, disk {s.disk:5,.0f} MiB"
         )
-    print(f"writers were slowed in {sum(s.delay > 0 for s in samples)} of {len(samples)} samples")
+    told(f"writers were slowed in {sum(s.delay > 0 for s in samples)} of {len(samples)} samples")
     early, late = samples[: len(samples) // 3], samples[-len(samples) // 3 :]
     assert max(s.lag for s in samples) <= 3 * max_lag
     assert max(s.jvm for s in samples) < 4096

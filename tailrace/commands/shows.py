@@ -71,7 +71,7 @@ def bench(
     else:
         file.write_text(said + "\n")
     if report is not None:
-        report.write(done.machine, done.results, docs)
+        report.write(done.machine, done.results, docs, quick=quick, failed=done.failed)
     if done.failed:
         raise typer.Exit(1)
 

@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 from tailrace import types
 from tailrace.delta import WEIGHT, column
 from tailrace.maintain.before import Before, located
-from tailrace.maintain.sinks import keyed_write, net_rows, positional, weighted_write
+from tailrace.maintain.sinks import keyed_write, net_keyed, net_rows, positional, weighted_write
 from tailrace.store.base import Write
 from tailrace.store.clip import PART, clip, digest
 from tailrace.store.keys import KeyCodec
+from tailrace.store.order import order
 from tailrace.store.rows import RowCodec
 from tailrace.store.shards import prefix_range
 from tailrace.store.weighted import ONE, split
@@ -70,10 +71,14 @@ class Arranged:
 
     def net(self, delta: pa.Table) -> Net:
         """The delta with what cancels out left away: all that the arrangement has to do with."""
-        rows = self._rows.encode(delta.select(self.schema.names))
-        picked, weights = net_rows(rows, delta.column(WEIGHT))
-        kept = delta.take(pa.array(picked))
-        return Net(kept.select(self.schema.names), rows.take(pa.array(picked)), weights, self.groups(kept))
+        table, weights = delta.select(self.schema.names), delta.column(WEIGHT).to_numpy()
+        whole = Net(table, self._rows.encode(table), weights, self.groups(delta))
+        if self.key is None:
+            picked, weights = net_rows(whole.rows, weights)
+        else:
+            picked, weights = net_keyed(self.entry_keys(whole), whole.rows, weights)
+        at = pa.array(picked)
+        return Net(table.take(at), whole.rows.take(at), weights, whole.groups.take(at))
 
     def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
         """Where each row stands: its group, then its identity."""
@@ -89,7 +94,8 @@ class Arranged:
         """What the entries of the delta's rows become."""
         if self.key is None:
             return weighted_write(self.state, keys.to_pylist(), net.rows.to_pylist(), net.weights, before)
-        return keyed_write(self.state, keys, join_bytes(ONE, net.rows), net.weights)
+        at, _ = order(keys)
+        return keyed_write(self.state, keys, join_bytes(ONE, net.rows), at, net.weights[at])
 
     def fetch(self, groups: list[bytes], before: Before) -> Net:
         """All rows of these groups as they were before the epoch."""
@@ -112,7 +118,7 @@ class Arranged:
         """The rows of one that are not in the other, as multisets: those that came, and less those that went."""
         rows = pa.concat_arrays([new.rows, old.rows])
         weights = np.concatenate((new.weights, -old.weights))
-        picked, changes = net_rows(rows, pa.chunked_array([pa.array(weights)]))
+        picked, changes = net_rows(rows, weights)
         rows = rows.take(pa.array(picked))
         table = pa.Table.from_batches([self._rows.decode(rows)])
         return Net(table, rows, changes, pa.concat_arrays([new.groups, old.groups]).take(pa.array(picked)))

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from tailrace.delta import SHARD
 from tailrace.source.assignment import Assignment
+from tailrace.store import arrays
 from tailrace.store.base import ShardSnapshot, Store, Write
 
 _SHARD = struct.Struct(">H")
@@ -60,7 +61,8 @@ def spread(write: Write) -> Iterator[tuple[int, Write]]:
     """The parts of a write by shard."""
     if not len(write.keys):
         return
-    numbers = np.array([int.from_bytes(n) for n in pc.binary_slice(write.keys, 0, _SHARD.size).to_pylist()])
+    edges, data = arrays.offsets(write.keys)[:-1], np.frombuffer(arrays.content(write.keys), np.uint8)
+    numbers = data[edges].astype(np.int64) << 8 | data[edges + 1]
     keys = pc.binary_slice(write.keys, _SHARD.size, LONGEST)  # Arrow 26 fails on a slice without an end
     starts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1, [len(numbers)])).tolist()
     for start, end in pairwise(starts):

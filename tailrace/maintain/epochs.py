@@ -22,7 +22,7 @@ from tailrace import faults
 from tailrace.errors import EpochFailed
 from tailrace.maintain import builds, records
 from tailrace.maintain.builds import Build, Load
-from tailrace.maintain.compile import Compiler
+from tailrace.maintain.compile import Compiler, ViewSink
 from tailrace.maintain.epoch import Epoch, Intent, Maintained
 from tailrace.maintain.failures import hopeless, outside
 from tailrace.maintain.recompute import Chosen, replaced
@@ -145,7 +145,7 @@ class Epochs:
     def _build_on(self, done: Committed, intent: Intent, maintained: Maintained, build: Build) -> None:
         """Apply the epoch to views that are being built: changes of what they have, and the chunk that comes."""
         load = intent.load if intent.load is not None and intent.load.build == build.name else None
-        operations = self._touched(done.cut, intent.end) if build.begun else {}
+        operations = self._touched(done.cut, intent.end, ()) if build.begun else {}
         concerned = {table for table in build.tables if table in operations and build.holds(table)}
         if load is None and not concerned:
             return
@@ -179,10 +179,16 @@ class Epochs:
             return True
         return builds.stumbled(self._store, build.name, error.reason)
 
-    def _touched(self, start: Cut, end: Cut) -> dict[int, int]:
-        """The operations of each table in the epoch; its log is looked through, and checked, once for all who ask."""
+    def _touched(self, start: Cut, end: Cut, views: Iterable[ViewSink]) -> dict[int, int]:
+        """The operations of each table in the epoch; its log is looked through once for all who ask.
+
+        The tasks of these views check every entry of the range. If none of them has to run, it is done here.
+        """
         if self._looked is None or self._looked[:2] != (start, end):
-            self._looked = start, end, self._store.touched(start, end)
+            counts = self._store.touched(start, end, checked=False)
+            if not any(counts.keys() & set(tables(view.root)) for view in views):
+                counts = self._store.touched(start, end)
+            self._looked = start, end, counts
         return self._looked[2]
 
     def _moved(self, load: Load | None, maintained: Maintained) -> dict[str, Any]:
@@ -196,7 +202,7 @@ class Epochs:
         """How to refresh each view that has a choice and whose tables have changed."""
         if not maintained.chosen:
             return {}
-        operations = self._touched(start, end)
+        operations = self._touched(start, end, maintained.views)
         concerned = [view for view in maintained.chosen if view.tables & operations.keys()]
         read = {number for view in concerned for number in view.tables}
         rows = {number: self._store.count(maintained.tables[number]) for number in read}
@@ -213,7 +219,7 @@ class Epochs:
         views = [v for v in planned if v.state not in again]
         rows = 0
         if views:
-            touched = frozenset(self._touched(done.cut, intent.end))
+            touched = frozenset(self._touched(done.cut, intent.end, views))
             operations = intent.end.operations - done.cut.operations
             rows = self._work(work, replace(maintained, views=views), touched, operations) if touched else 0
         if not again:
@@ -282,6 +288,8 @@ class Epochs:
             frame = self._frame(hand_out(spark, work), touched is None, maintained, touched, tasks, build)
             return sum(row.rows for row in frame.collect()) if frame is not None else 0
         except FAILURES as error:
+            if work.start is not None:
+                self._store.touched(work.start, work.end)  # a damaged log says so itself
             raise EpochFailed(epoch=work.epoch, reason=self._said(error)) from error
 
     def _said(self, error: Exception) -> str:

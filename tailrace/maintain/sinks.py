@@ -23,6 +23,7 @@ from tailrace.maintain.before import Before, located
 from tailrace.store.base import Write
 from tailrace.store.clip import clip, digest
 from tailrace.store.keys import KeyCodec
+from tailrace.store.order import differing, order
 from tailrace.store.rows import RowCodec
 from tailrace.store.weighted import changed
 from tailrace.types import Column
@@ -34,12 +35,42 @@ def positional(columns: tuple[Column, ...]) -> pa.Schema:
     return pa.schema([pa.field(column(i), types.arrow(c.type)) for i, c in enumerate(columns)])
 
 
-def net_rows(rows: pa.LargeBinaryArray, weights: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+def net_rows(rows: pa.LargeBinaryArray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Indices of distinct rows whose weights do not cancel, and those weights."""
     ids, distinct = group_ids(rows)
-    totals = sum_by(ids, len(distinct), weights.to_numpy().astype(np.int64))
+    totals = sum_by(ids, len(distinct), weights)
     kept = np.flatnonzero(totals)
     return firsts(ids, len(distinct))[kept], totals[kept]
+
+
+def net_keyed(
+    keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of rows with a key, in the order of keys: only rows under one key can be equal.
+
+    Nearly always a key has one row that comes, one that goes, or one of each.
+    """
+    at, fresh = order(keys)
+    if fresh.all():
+        at = at[weights[at] != 0]
+        return at, weights[at]
+    first = np.flatnonzero(fresh)
+    sizes = np.diff(np.append(first, len(at)))
+    pair = first[sizes == 2]
+    one, other = at[pair], at[pair + 1]
+    opposite = weights[one] + weights[other] == 0
+    one, other = one[opposite], other[opposite]
+    same = pc.equal(rows.take(pa.array(one)), rows.take(pa.array(other))).to_numpy(zero_copy_only=False)
+    totals = weights.copy()
+    totals[one[same]] = totals[other[same]] = 0
+    simple = sizes == 1
+    simple[sizes == 2] = opposite
+    rest = at[np.repeat(~simple, sizes)]
+    picked, sums = net_rows(rows.take(pa.array(rest)), weights[rest])
+    totals[rest] = 0
+    totals[rest[picked]] = sums
+    at = at[totals[at] != 0]
+    return at, totals[at]
 
 
 @dataclass(frozen=True)
@@ -62,20 +93,18 @@ class Sink:
     def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
         (delta,) = deltas
         rows = self._rows.encode(delta.select([column(i) for i in range(len(self.columns))]))
-        picked, weights = net_rows(rows, delta.column(WEIGHT))
-        rows = rows.take(pa.array(picked))
+        weights = delta.column(WEIGHT).to_numpy()
         if self.key is None:
-            write = self._bag(delta.take(pa.array(picked)), rows, weights, before)
+            picked, weights = net_rows(rows, weights)
+            write = self._bag(delta.take(pa.array(picked)), rows.take(pa.array(picked)), weights, before)
         else:
-            keys = self._keys.encode([delta.column(column(p)) for p in self.key], delta.num_rows)
-            write = self._keyed(located(delta, clip(keys)).take(pa.array(picked)), rows, weights)
+            keys = located(delta, clip(self._keys.encode([delta.column(column(p)) for p in self.key], delta.num_rows)))
+            picked, weights = net_keyed(keys, rows, weights)
+            if (np.abs(weights) != 1).any():
+                raise Corrupt(where=f"view state {self.state}", reason="a keyed row has a weight other than one")
+            write = keyed_write(self.state, keys, rows, picked, weights)
         report = pa.table([[self.state], [len(write.keys)]], schema=REPORT)
         return report, [write]
-
-    def _keyed(self, keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, weights: np.ndarray) -> Write:
-        if (np.abs(weights) != 1).any():
-            raise Corrupt(where=f"view state {self.state}", reason="a keyed row has a weight other than one")
-        return keyed_write(self.state, keys, rows, weights)
 
     def _bag(self, kept: pa.Table, rows: pa.LargeBinaryArray, weights: np.ndarray, before: Before) -> Write:
         listed = rows.to_pylist()
@@ -83,29 +112,24 @@ class Sink:
         return weighted_write(self.state, keys.to_pylist(), listed, weights, before)
 
 
-def keyed_write(state: int, keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, weights: np.ndarray) -> Write:
-    """Each key's row from now on (+1) and until now (-1). What a delta takes away was there: nothing is read."""
-    come, go = pa.array(np.flatnonzero(weights > 0)), pa.array(np.flatnonzero(weights < 0))
-    order = pc.sort_indices(keys.take(come))
-    new_keys, new_rows = keys.take(come).take(order), rows.take(come).take(order)
-    if not len(go):
-        _require_unique(state, new_keys)
-        return Write(state, new_keys, new_rows, pa.nulls(len(new_keys), pa.large_binary()))
-    ids, distinct = group_ids(keys)
-    if len(np.unique(ids[come])) != len(come) or len(np.unique(ids[go])) != len(go):
-        raise Corrupt(where=f"state {state}", reason="two rows under one key")
+def keyed_write(
+    state: int, keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, picked: np.ndarray, weights: np.ndarray
+) -> Write:
+    """Each key's row from now on (+1) and until now (-1), given what is net, in the order of keys.
+
+    What a delta takes away was there: nothing is read.
+    """
+    keys = keys.take(pa.array(picked))
+    fresh = differing(keys)
+    count, groups = int(fresh.sum()), np.cumsum(fresh) - 1
     sides = []
-    for picked in (come, go):
-        at = np.full(len(distinct), -1, dtype=np.int64)
-        at[ids[picked]] = picked
-        sides.append(rows.take(pa.array(at, mask=at < 0)))
-    order = pc.sort_indices(distinct)
-    return Write(state, distinct.take(order), sides[0].take(order), sides[1].take(order))
-
-
-def _require_unique(state: int, ordered: pa.LargeBinaryArray) -> None:
-    if len(ordered) > 1 and pc.any(pc.equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1))).as_py():
-        raise Corrupt(where=f"state {state}", reason="two rows under one key")
+    for side in (weights > 0, weights < 0):
+        at = np.full(count, -1, dtype=np.int64)
+        at[groups[side]] = picked[side]
+        if (at >= 0).sum() != side.sum():
+            raise Corrupt(where=f"state {state}", reason="two rows under one key")
+        sides.append(rows.take(pa.array(at, mask=at < 0)) if side.any() else pa.nulls(count, pa.large_binary()))
+    return Write(state, keys if count == len(keys) else keys.filter(pa.array(fresh)), *sides)
 
 
 def weighted_write(state: int, keys: list[bytes], rows: list[bytes], changes: np.ndarray, before: Before) -> Write:

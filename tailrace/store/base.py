@@ -256,8 +256,11 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def touched(self, start: Cut, end: Cut) -> dict[int, int]:
-        """How many operations each table id has between two cuts. Every log entry between them is checked."""
+    def touched(self, start: Cut, end: Cut, *, checked: bool = True) -> dict[int, int]:
+        """How many operations each table id has between two cuts.
+
+        Every log entry between them is checked, unless somebody else does that before anything rests on the answer.
+        """
 
     @abstractmethod
     def newest_cut(self) -> Cut:

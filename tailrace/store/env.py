@@ -91,11 +91,12 @@ class Environment:
     closed: bool = field(default=False)
 
     @contextmanager
-    def read(self) -> Iterator[Any]:
+    def read(self, *, views: bool = False) -> Iterator[Any]:
+        """A transaction whose values are bytes or, with `views`, views of the store that end with it."""
         if self.closed:
             raise Closed(path=self.path)
         try:
-            with self.handle.begin() as txn:
+            with self.handle.begin(buffers=True) if views else self.handle.begin() as txn:
                 yield txn
         except lmdb.Error as error:
             raise translate(self.path, error) from error

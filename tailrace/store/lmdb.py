@@ -304,7 +304,7 @@ class LmdbStore(Store):
             if entry.table == table.id:
                 yield log.rows_of(entry, table)
 
-    def _checked(self, txn: Any, node: int, start: int, end: int) -> Iterator[log.Entry]:
+    def _checked(self, txn: Any, node: int, start: int, end: int, *, checked: bool = True) -> Iterator[log.Entry]:
         """All entries in [start, end) of a node's log, each with its checksum; a hole is an error."""
         expected = start
         with txn.cursor(self._log) as cursor:
@@ -315,19 +315,24 @@ class LmdbStore(Store):
                     break
                 if offset != expected:
                     raise OffsetGap(node=node, expected=expected, found=offset)
-                entry = log.decode(node, offset, cursor.value())
+                entry = log.decode(node, offset, cursor.value(), checked=checked)
                 yield entry
                 expected = offset + entry.operations
                 more = cursor.next()
         if expected != end:
             raise OffsetGap(node=node, expected=end, found=expected)
 
-    def touched(self, start: Cut, end: Cut) -> dict[int, int]:
+    def touched(self, start: Cut, end: Cut, *, checked: bool = True) -> dict[int, int]:
         counts: dict[int, int] = {}
-        with self._base.read() as txn:
-            for node in range(self.nodes):
-                for entry in self._checked(txn, node, start.offsets[node], end.offsets[node]):
-                    counts[entry.table] = counts.get(entry.table, 0) + entry.operations
+        try:
+            with self._base.read(views=not checked) as txn:
+                for node in range(self.nodes):
+                    for entry in self._checked(txn, node, start.offsets[node], end.offsets[node], checked=checked):
+                        counts[entry.table] = counts.get(entry.table, 0) + entry.operations
+        except (OffsetGap, Corrupt):
+            if checked:
+                raise
+            return self.touched(start, end)  # which names the entry that is damaged
         return counts
 
     def newest_cut(self) -> Cut:

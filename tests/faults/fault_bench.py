@@ -172,9 +172,10 @@ class Bench:
             assert report.ok, report
 
 
-def recovered(bench: Bench, what: str) -> None:
-    """Settle, check, and say how long it took since the fault."""
+def recovered(bench: Bench, what: str) -> float:
+    """Settle, check, and say how long it took since the fault, in seconds."""
     bench.settle()
     seconds = time.monotonic() - bench.moment
     bench.check()
     print(f"{what}: recovered in {seconds:.1f} s", flush=True)
+    return seconds

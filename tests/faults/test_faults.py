@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import random
+import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ import tailrace as tr
 
 SEED = int(os.environ.get("FAULTS_SEED", "7"))
 ONLY = os.environ.get("FAULTS_ONLY")
+LIMIT = 30 * 60.0  # seconds for ten faults, which take two or three minutes on a quiet machine
 RECORDED = ("totals", "lonely")  # checking them costs a query for each epoch
 SIZES = pytest.mark.parametrize(
     ("small", "master", "share"), [(50_000, "local[2]", 0), (-1, "local[2,4]", 1)], ids=["one-task", "all-shards"]
@@ -35,11 +38,19 @@ def drawn(seed: int, runs: int, share: int) -> list[tuple[int, Kind]]:
     return [(number, kind) for number, kind in numbered if ONLY is None or number == int(ONLY)]
 
 
-def run(path: Path, spark: SparkSession, small: int, master: str, faults: list[tuple[int, Kind]], seed: int) -> None:
+def run(
+    path: Path,
+    spark: SparkSession,
+    told: Callable[[str], None],
+    size: tuple[int, str],
+    faults: list[tuple[int, Kind]],
+    seed: int,
+) -> None:
     """Faults one after another against one store."""
     if not faults:
         pytest.skip(f"fault {ONLY} is not one of these")
-    history = path / "history.arrow"
+    history, (small, master) = path / "history.arrow", size
+    began, recoveries = time.monotonic(), []
     with Bench(path, spark, small, master) as bench:
         bench.runner.wait_for("ready")
         with bench.db.record(history, RECORDED):
@@ -47,20 +58,30 @@ def run(path: Path, spark: SparkSession, small: int, master: str, faults: list[t
                 rng = random.Random(f"{seed}/{number}")
                 bench.moment = time.monotonic()
                 what = kind.happen(bench, rng)
-                recovered(bench, f"fault {number} of seed {seed}: {what}")
+                recoveries.append(recovered(bench, f"fault {number} of seed {seed}: {what}"))
+                if time.monotonic() - began > LIMIT:
+                    pytest.fail(f"only {len(recoveries)} of {len(faults)} faults in {LIMIT / 60:.0f} minutes")
         bench.verify()
     checked = tr.check(history, spark=spark)
-    print(f"seed {seed}: {checked.verdict.level.name.lower()} over {checked.epochs} epochs", flush=True)
+    level, median = checked.verdict.level.name.lower(), statistics.median(recoveries)
+    told(
+        f"{len(faults)} faults, recovered in {median:.1f} s (median), {max(recoveries):.1f} s (most);"
+        f" {level} over {checked.epochs} epochs"
+    )
     assert checked.ok, checked
 
 
 @SIZES
-def test_faults_at_random(tmp_path: Path, spark: SparkSession, small: int, master: str, share: int) -> None:
-    run(tmp_path, spark, small, master, drawn(SEED, 20, share), SEED)
+def test_faults_at_random(
+    tmp_path: Path, spark: SparkSession, told: Callable[[str], None], small: int, master: str, share: int
+) -> None:
+    run(tmp_path, spark, told, (small, master), drawn(SEED, 20, share), SEED)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(SEED + 1, SEED + 11))
 @SIZES
-def test_many_faults(tmp_path: Path, spark: SparkSession, small: int, master: str, share: int, seed: int) -> None:
-    run(tmp_path, spark, small, master, drawn(seed, 20, share), seed)
+def test_many_faults(
+    tmp_path: Path, spark: SparkSession, told: Callable[[str], None], small: int, master: str, share: int, seed: int
+) -> None:
+    run(tmp_path, spark, told, (small, master), drawn(seed, 20, share), seed)

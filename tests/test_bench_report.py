@@ -1,0 +1,265 @@
+"""The benchmarks' page: what it shows of results that are known, what stays on it, and what the papers add."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace_bench import papers, units
+from tailrace_bench.machine import machine
+from tailrace_bench.report import write
+from tailrace_bench.report.page import ORDER
+from tailrace_bench.report.plots import over_numbers
+from tailrace_bench.results import Line, Point, Result, Spread, Target, Whose
+
+MACHINE: dict[str, Any] = {"cpu": "a CPU", "cores": 2, "memory_gib": 23.5, "pyspark": "4.3.0", "load": 0.25}
+MET = Target("sums: share of the scan", 0.6, 0.63)
+MISSED = Target("selection: share of the writes", 0.6, 0.45, why="Rows cross between processes.")
+LATE = Target("p99, seconds", 2, 2.5, at_least=False)
+
+
+def line(name: str, whose: Whose, *points: tuple[float | str, float], note: str = "") -> Line:
+    return Line(name, whose, tuple(Point(x, Spread.of([y * 0.9, y, y * 1.2])) for x, y in points), note)
+
+
+def result(name: str, *lines: Line, y: str = "operations/s", targets: tuple[Target, ...] = (), **more: Any) -> Result:
+    return Result(name, f"Title of {name}", f"What of {name}?", "axis", y, lines, targets=targets, **more)
+
+
+SUMS = result(
+    "sums",
+    line("Tailrace", Whose.TAILRACE, (1_000, 3e6), (10_000, 2.9e6)),
+    line("log scan", Whose.LIMIT, ("", 5e6)),
+    targets=(MET,),
+    log_x=True,
+    seconds=12.5,
+)
+SELECTION = result(
+    "selection",
+    line("Tailrace", Whose.TAILRACE, ("20%", 1e6), ("80%", 5e5)),
+    line("LMDB writes", Whose.LIMIT, ("20%", 8e6), ("80%", 4e6)),
+    line("Flink", Whose.PEER, ("20%", 5e5), ("80%", 4e5), note="nothing: a blackhole"),
+    targets=(MISSED,),
+)
+FRESHNESS = result(
+    "freshness",
+    line("p50", Whose.TAILRACE, (10_000, 0.4), (50_000, 0.6)),
+    line("empty job", Whose.LIMIT, ("", 0.03)),
+    y="seconds from write to readable",
+    targets=(LATE,),
+    log_y=True,
+)
+SCANS = result(
+    "scans",
+    line("view", Whose.TAILRACE, (10_000, 0.09), (1_000_000, 0.09)),
+    line("client scan", Whose.PEER, (10_000, 50.0), (1_000_000, 5_000.0)),
+    y="latency, ms",
+    log_x=True,
+    log_y=True,
+)
+OTHER = result("unheard_of", line("Tailrace", Whose.TAILRACE, ("", 7.0)), y="views & <tables>")
+ALL = [FRESHNESS, OTHER, SELECTION, SUMS, SCANS]
+
+
+def page(docs: Path) -> str:
+    return (docs / "benchmarks.md").read_text()
+
+
+def section(docs: Path, name: str) -> str:
+    (found,) = re.findall(rf'<a id="{name}"></a>(.*?)(?=<a id=|\n## |\Z)', page(docs), re.DOTALL)
+    return str(found)
+
+
+def data(docs: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((docs / "benchmarks" / "results.json").read_text())
+    return found
+
+
+def test_a_page_with_a_plot_for_each_result(tmp_path: Path) -> None:
+    assert write(MACHINE, ALL, tmp_path)
+    for name in ("sums", "selection", "scans", "freshness", "unheard_of"):
+        assert f"![Title of {name}](benchmarks/{name}.svg)" in section(tmp_path, name)
+        root = ElementTree.parse(tmp_path / "benchmarks" / f"{name}.svg").getroot()
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert f"Title of {name}" in "".join(root.itertext())
+    anchors = re.findall(r'<a id="(\w+)">', page(tmp_path))
+    assert anchors == ["sums", "selection", "scans", "freshness", "unheard_of"]
+    assert "Not measured here: extremes, projection" in page(tmp_path)
+
+
+@pytest.mark.parametrize("shown", [SUMS, SELECTION], ids=lambda r: r.name)
+def test_every_line_is_named_in_its_plot(tmp_path: Path, shown: Result) -> None:
+    write(MACHINE, [shown], tmp_path)
+    said = "".join(ElementTree.parse(tmp_path / "benchmarks" / f"{shown.name}.svg").getroot().itertext())
+    assert all(line.name in said for line in shown.lines)
+
+
+def test_the_same_results_make_the_same_bytes(tmp_path: Path) -> None:
+    for docs in (tmp_path / "a", tmp_path / "b"):
+        write(MACHINE, ALL, docs)
+    for file in (tmp_path / "a").rglob("*.*"):
+        assert file.read_bytes() == (tmp_path / "b" / file.relative_to(tmp_path / "a")).read_bytes(), file.name
+
+
+def test_targets_come_first_and_misses_say_why(tmp_path: Path) -> None:
+    write(MACHINE, ALL, tmp_path)
+    top = page(tmp_path).split("## Machine")[0]
+    assert "1 of 3 targets are met." in top
+    assert "| [sums: share of the scan](#sums) | ≥ 0.6 | 0.63 | met |" in top
+    assert "| [selection: share of the writes](#selection) | ≥ 0.6 | 0.45 | **missed** by 25% |" in top
+    assert "| [p99, seconds](#freshness) | ≤ 2 | 2.5 | **missed** by 25% |" in top
+    assert "- selection: share of the writes: Rows cross between processes." in top
+    assert "- p99, seconds: the cause is not known yet." in top
+
+
+@pytest.mark.parametrize(
+    ("target", "row"),
+    [
+        (Target("t", 1, 0.9999), "| ≥ 1 | 0.9999 | **missed** by less than 1% |"),
+        (Target("t", 0, 0.2, at_least=False), "| ≤ 0 | 0.2 | **missed** by 0.2 |"),
+        (Target("t", 1.1e6, 1.25e6), "| ≥ 1.1 M | 1.25 M | met |"),
+        (Target("t", 1, math.nan), "| ≥ 1 | nan | **not measured** |"),
+    ],
+)
+def test_no_miss_looks_like_a_hit(tmp_path: Path, target: Target, row: str) -> None:
+    write(MACHINE, [replace(SUMS, targets=(target,))], tmp_path)
+    assert row in page(tmp_path)
+
+
+def test_figures_with_spread_shares_and_ratios(tmp_path: Path) -> None:
+    write(MACHINE, ALL, tmp_path)
+    selection = section(tmp_path, "selection")
+    assert "| **Tailrace** | 1 M/s (900 k/s to 1.2 M/s) | 500 k/s (450 to 600 k/s) |" in selection
+    assert "| Tailrace, share of LMDB writes | 0.12 | 0.12 |" in selection
+    assert "| Tailrace beside Flink | 2.00× | 1.25× |" in selection
+    assert "- Flink: nothing: a blackhole" in selection
+    sums = section(tmp_path, "sums")
+    assert "| Tailrace, share of log scan | 0.60 | 0.58 |" in sums
+    assert "load 0.25 when its run began, took 12 s" in sums
+    scans = section(tmp_path, "scans")  # of times, the smaller is the better
+    assert "| view beside client scan | 560× | 56 k× |" in scans
+    assert "90 µs" in scans
+
+
+def test_data_can_be_read_back(tmp_path: Path) -> None:
+    write(MACHINE, ALL, tmp_path)
+    found = {r["name"]: Result.of(r) for r in data(tmp_path)["results"]}
+    assert found == {r.name: papers.beside(r) for r in ALL}
+    assert found["sums"].seconds == 12.5
+
+
+def test_one_experiment_is_repeated_alone(tmp_path: Path) -> None:
+    write(MACHINE, ALL, tmp_path)
+    again = replace(SUMS, lines=(line("Tailrace", Whose.TAILRACE, (1_000, 4e6), (10_000, 4e6)),))
+    assert write({**MACHINE, "load": 3.5, "commit": "abc1234"}, [again], tmp_path)
+    assert "4 M/s" in section(tmp_path, "sums")
+    assert "load 3.5 when its run began, commit abc1234" in section(tmp_path, "sums")
+    assert "load 0.25 when its run began" in section(tmp_path, "selection")
+
+
+def test_results_of_another_machine_do_not_stay(tmp_path: Path) -> None:
+    write(MACHINE, ALL, tmp_path)
+    write({**MACHINE, "pyspark": "4.4.0"}, [SUMS], tmp_path)
+    assert [r["name"] for r in data(tmp_path)["results"]] == ["sums"]
+
+
+def test_an_experiment_that_fails_loses_its_figures(tmp_path: Path) -> None:
+    write(MACHINE, ALL, tmp_path)
+    assert write(MACHINE, [], tmp_path, failed=["sums"])
+    assert '<a id="sums">' not in page(tmp_path)
+    assert "Not measured here: sums, " in page(tmp_path)
+
+
+def test_quick_runs_leave_full_ones_alone(tmp_path: Path) -> None:
+    write(MACHINE, [SUMS], tmp_path)
+    before = page(tmp_path)
+    assert not write(MACHINE, [SUMS], tmp_path, quick=True, failed=["sums"])
+    assert not write({**MACHINE, "cpu": "another"}, [SELECTION], tmp_path, quick=True)
+    assert page(tmp_path) == before
+
+
+def test_quick_runs_are_marked_and_do_not_count(tmp_path: Path) -> None:
+    write(MACHINE, [SUMS], tmp_path)
+    assert write(MACHINE, [replace(SELECTION, targets=(MET,))], tmp_path, quick=True)
+    assert "From a quick run" in section(tmp_path, "selection")
+    assert "From a quick run" not in section(tmp_path, "sums")
+    assert "not to be quoted: [selection](#selection)." in page(tmp_path)
+    assert "1 of 1 targets are met. 1 more were looked at by a quick run only" in page(tmp_path)
+    assert "| met, in a quick run |" in page(tmp_path)
+    write(MACHINE, [SELECTION], tmp_path)
+    assert "quick run" not in page(tmp_path).split("## How to repeat it")[0]
+
+
+def test_profiles_written_by_hand_are_part_of_the_page(tmp_path: Path) -> None:
+    write(MACHINE, [SUMS], tmp_path)
+    assert "## Profiles" not in page(tmp_path)
+    (tmp_path / "benchmarks" / "profiles.md").write_text("Most of it is sorting.\n")
+    write(MACHINE, [SUMS], tmp_path)
+    assert page(tmp_path).endswith("## Profiles\n\nMost of it is sorting.\n")
+
+
+def test_the_machine_is_told_without_names_and_paths(tmp_path: Path) -> None:
+    found = machine()
+    write({**found, "host": "secret", "path": "/secret"}, [SUMS], tmp_path)
+    assert "secret" not in page(tmp_path)
+    assert {"cpu", "cores", "memory_gib", "kernel", "filesystem", "python", "java", "load"} <= set(found)
+    assert not any("/" in str(value) for value in found.values())
+
+
+@pytest.mark.parametrize("name", sorted(papers.PUBLISHED))
+def test_papers_are_beside_known_experiments(name: str) -> None:
+    published = papers.PUBLISHED[name]
+    assert name in ORDER
+    assert published.paper.title in (papers.WDP, papers.VMS, papers.DYNAMIC)
+    assert re.match(r"Fig(ure|\.) \d", published.paper.figure)
+    assert len(published.paper.finding) > 20
+    assert bool(published.lines) == (published.unit is not None)
+    assert all(line.whose is Whose.PAPER and line.points and line.note for line in published.lines)
+
+
+def test_papers_stand_beside_what_is_measured_in_their_unit() -> None:
+    beside = papers.beside(SCANS)
+    assert beside.paper == papers.PUBLISHED["scans"].paper
+    (servers, view) = beside.lines[-2:]
+    assert servers.points[0].y.median == 5_000  # ms, as the result has it
+    assert view.points[0].y.median == pytest.approx(1)
+    assert papers.beside(beside) == beside
+    in_rows = replace(SELECTION, y="view rows/s")
+    assert papers.beside(in_rows).lines == in_rows.lines
+    assert papers.beside(OTHER) == OTHER
+
+
+def test_published_ranges_are_told_as_ranges(tmp_path: Path) -> None:
+    write(MACHINE, [SELECTION], tmp_path)
+    assert "| VMS, 50 view servers, computed (paper) | 33.3 to 62.5 k/s |" in section(tmp_path, "selection")
+
+
+def test_categories_are_bars_and_numbers_are_lines() -> None:
+    assert over_numbers(SUMS)
+    assert not over_numbers(SELECTION)
+    assert not over_numbers(OTHER)
+
+
+@pytest.mark.parametrize(
+    ("value", "y", "said"),
+    [
+        (1_234_567, "operations/s", "1.23 M/s"),
+        (999_999, "base operations per second", "1 M/s"),
+        (340_000, "view updates/s", "340 k/s"),
+        (0.000086, "seconds", "86 µs"),
+        (0.086, "latency, ms", "86 µs"),
+        (0.36, "seconds of an epoch", "360 ms"),
+        (75.25, "seconds", "75.2 s"),
+        (0.634, "share", "0.634"),
+        (0, "operations/s", "0/s"),
+    ],
+)
+def test_numbers_are_written_for_people(value: float, y: str, said: str) -> None:
+    assert units.written(value, y) == said
