@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from tailrace.signals import caught
 from tailrace_bench import limits
 from tailrace_bench.experiments import (
     aggregates,
@@ -71,9 +73,22 @@ class Run:
 
 
 def run(names: Sequence[str], size: Size) -> Run:
-    """Run these benchmarks, or the usual ones. One that fails is reported, and the others go on."""
+    """Run these benchmarks, or the usual ones. One that fails is reported, and the others go on.
+
+    A run that is told to end takes the processes and directories that it made with it.
+    """
     done = Run(machine(), size.name, [], {})
-    for name in names or [benchmark.__name__ for benchmark in USUAL]:
+    with caught(_end, signal.SIGTERM):
+        _run_all(names or [benchmark.__name__ for benchmark in USUAL], size, done)
+    return done
+
+
+def _end() -> None:
+    raise SystemExit(1)
+
+
+def _run_all(names: Sequence[str], size: Size, done: Run) -> None:
+    for name in names:
         _say(f"{name} ...")
         try:
             seconds, result = timed(partial(BENCHMARKS[name], size))
@@ -84,7 +99,6 @@ def run(names: Sequence[str], size: Size) -> Run:
             continue
         done.results.append(dataclasses.replace(result, seconds=round(seconds, 1)))
         _say(f"{name}: {seconds:.1f} s" + "".join(f"\n  {_told(target)}" for target in result.targets))
-    return done
 
 
 def _told(target: Target) -> str:
