@@ -78,27 +78,32 @@ def run(names: Sequence[str], size: Size) -> Run:
     A run that is told to end takes the processes and directories that it made with it.
     """
     done = Run(machine(), size.name, [], {})
-    with caught(_end, signal.SIGTERM):
-        _run_all(names or [benchmark.__name__ for benchmark in USUAL], size, done)
+    asked = False
+
+    def end() -> None:
+        nonlocal asked
+        asked = True
+        raise SystemExit(1)
+
+    with caught(end, signal.SIGTERM):
+        for name in names or [benchmark.__name__ for benchmark in USUAL]:
+            _run_one(name, size, done)
+            if asked:  # a call into Spark may have made another error of it
+                raise SystemExit(1)
     return done
 
 
-def _end() -> None:
-    raise SystemExit(1)
-
-
-def _run_all(names: Sequence[str], size: Size, done: Run) -> None:
-    for name in names:
-        _say(f"{name} ...")
-        try:
-            seconds, result = timed(partial(BENCHMARKS[name], size))
-        except Exception as error:
-            traceback.print_exc()
-            done.failed[name] = f"{type(error).__name__}: {error}"
-            _say(f"{name} failed: {error}")
-            continue
-        done.results.append(dataclasses.replace(result, seconds=round(seconds, 1)))
-        _say(f"{name}: {seconds:.1f} s" + "".join(f"\n  {_told(target)}" for target in result.targets))
+def _run_one(name: str, size: Size, done: Run) -> None:
+    _say(f"{name} ...")
+    try:
+        seconds, result = timed(partial(BENCHMARKS[name], size))
+    except Exception as error:
+        traceback.print_exc()
+        done.failed[name] = f"{type(error).__name__}: {error}"
+        _say(f"{name} failed: {error}")
+        return
+    done.results.append(dataclasses.replace(result, seconds=round(seconds, 1)))
+    _say(f"{name}: {seconds:.1f} s" + "".join(f"\n  {_told(target)}" for target in result.targets))
 
 
 def _told(target: Target) -> str:
