@@ -66,15 +66,19 @@ class Builder:
     def start(self, views: Sequence[ViewDef], replaces: bool, say: Say) -> int | None:
         """Make views, the caller having the lock: None if they are done, else the build that `finish` goes on with."""
         self.clear_leftovers()
-        tables = {number for view in views for number in view.tables}
-        by_number = {t.id: t for t in self._catalog.tables.values()}
-        rows = {number: self._store.count(by_number[number]) for number in tables}
-        total = sum(rows.values())
-        few = total <= min(self.chunk, builds.AT_ONCE)
-        if few or not all(v.plan is not None and builds.in_chunks(v.plan) for v in views):
+        rows = self._rows(views)
+        if self.few(views) or not all(v.plan is not None and builds.in_chunks(v.plan) for v in views):
             self._at_once(views, replaces, say)
             return None
-        return self._catalog.begin(views, replaces, builds.order(list(tables), rows), total)
+        return self._catalog.begin(views, replaces, builds.order(list(rows), rows), sum(rows.values()))
+
+    def few(self, views: Sequence[ViewDef]) -> bool:
+        """Whether the tables that views read are so small that they are built in one go."""
+        return sum(self._rows(views).values()) <= min(self.chunk, builds.AT_ONCE)
+
+    def _rows(self, views: Sequence[ViewDef]) -> dict[int, int]:
+        by_number = {t.id: t for t in self._catalog.tables.values()}
+        return {n: self._store.count(by_number[n]) for n in {number for view in views for number in view.tables}}
 
     def _at_once(self, views: Sequence[ViewDef], replaces: bool, say: Say) -> None:
         say(Step("refreshing the views there are"))
@@ -84,9 +88,8 @@ class Builder:
         shared = frozenset(known.states.values())
         everything = Maintained(known.tables, [], {**known.states, **draft.states})
         try:
-            for view in draft.views:
-                say(Step(f"building {view.name}"))
-                self._epochs.build(everything, chosen(self._catalog, view, draft.views), shared)
+            say(Step(f"building {', '.join(v.name for v in draft.views)}"))
+            self._epochs.build(everything, [chosen(self._catalog, v, draft.views) for v in draft.views], shared)
             if replaces:
                 self._compare(draft, committed_pin(self._store), say)
         except (EpochFailed, BuildFailed) as error:

@@ -37,14 +37,43 @@ class Names:
         return self.views.get(name) or self.tables[name]
 
 
-def define(spark: SparkSession, names: Names, wanted: CreateView) -> ViewDef:
+class Analyst:
+    """Spark's own reading of queries, over empty relations that stand for tables and views."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self._session: SparkSession | None = None
+        self._known: dict[str, tuple[Column, ...]] = {}
+
+    def columns(self, names: Names, sql: str, uses: tuple[str, ...]) -> tuple[Column, ...]:
+        """A query's columns as Spark names and types them."""
+        try:
+            schema = self._over(names, uses).sql(sql).schema
+        except FAILURES as error:
+            raise SqlError(message=reason(error)) from None
+        return tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
+
+    def _over(self, names: Names, uses: tuple[str, ...]) -> SparkSession:
+        """The session with these relations in it, and with none that is no more."""
+        if self._session is None or not self._known.keys() <= names.tables.keys() | names.views.keys():
+            self._session, self._known = session(self.spark), {}
+        for name in uses:
+            columns = tuple(names.source(name).columns)
+            if self._known.get(name) != columns:
+                nulls = (f"CAST(NULL AS {c.type}) AS {types.quoted(c.name)}" for c in columns)
+                self._session.range(0).selectExpr(*nulls).createOrReplaceTempView(types.quoted(name))
+                self._known[name] = columns
+        return self._session
+
+
+def define(analyst: Analyst, names: Names, wanted: CreateView) -> ViewDef:
     """The definition of a view. What cannot be maintained by deltas is recomputed, if the policy lets it."""
     try:
-        (root, order), columns, uses = _planned(spark, names, wanted)
+        (root, order), columns, uses = _planned(analyst, names, wanted)
     except SqlError as error:
         if wanted.refresh == "incremental":
             raise
-        return _recomputed(spark, names, wanted, error)
+        return _recomputed(analyst, names, wanted, error)
     full = wanted.refresh == "full"
     if full:  # Spark decides then what the plan would decide itself, as which rows a LIMIT keeps
         _require_deterministic(names, wanted, uses)
@@ -54,9 +83,7 @@ def define(spark: SparkSession, names: Names, wanted: CreateView) -> ViewDef:
     return ViewDef(wanted.name, wanted.query_sql, root, columns, root.key, place, uses, tables(root), *kept)
 
 
-def _planned(
-    spark: SparkSession, names: Names, wanted: CreateView
-) -> tuple[Built, tuple[Column, ...], tuple[str, ...]]:
+def _planned(analyst: Analyst, names: Names, wanted: CreateView) -> tuple[Built, tuple[Column, ...], tuple[str, ...]]:
     uses: set[str] = set()
 
     def relation(name: str) -> Node | None:
@@ -75,11 +102,11 @@ def _planned(
         uses.add(name)
         return found
 
-    typer = SparkTyper(spark)
+    typer = SparkTyper(analyst.spark)
     built = build_view(wanted.query, relation, typer)
     planned_views = [v.plan for v in names.views.values() if v.plan is not None]
     root = reuse(rewrite(built.node, typer), planned_views, Types(typer))
-    columns = _analysed(spark, names, wanted.query_sql, tuple(uses))
+    columns = analyst.columns(names, wanted.query_sql, tuple(uses))
     kinds, planned = [c.type for c in columns], [c.type for c in root.columns]
     if kinds != planned:
         raise Unsupported(construct="this query", reason=f"Spark types it {kinds}, the plan {planned}")
@@ -96,12 +123,12 @@ def _require_deterministic(names: Names, wanted: CreateView, uses: tuple[str, ..
     recomputable.require_deterministic(wanted.query, columns)
 
 
-def _recomputed(spark: SparkSession, names: Names, wanted: CreateView, error: SqlError) -> ViewDef:
+def _recomputed(analyst: Analyst, names: Names, wanted: CreateView, error: SqlError) -> ViewDef:
     """The definition of a view that only Spark can run; `error` is why there is no plan."""
     uses = tuple(sorted(recomputable.relations(wanted.query, {*names.tables, *names.views})))
     _require_deterministic(names, wanted, uses)
     try:
-        columns = _analysed(spark, names, wanted.query_sql, uses)
+        columns = analyst.columns(names, wanted.query_sql, uses)
     except SqlError:
         if isinstance(error, Unsupported):
             raise
@@ -116,20 +143,7 @@ def _recomputed(spark: SparkSession, names: Names, wanted: CreateView, error: Sq
     return ViewDef(wanted.name, wanted.query_sql, None, columns, None, place, uses, tables, wanted.refresh, said)
 
 
-def _analysed(spark: SparkSession, names: Names, sql: str, uses: tuple[str, ...]) -> tuple[Column, ...]:
-    """The view's columns as Spark names and types them."""
-    fresh = session(spark)
-    try:
-        for name in uses:
-            nulls = (f"CAST(NULL AS {c.type}) AS {types.quoted(c.name)}" for c in names.source(name).columns)
-            fresh.range(0).selectExpr(*nulls).createOrReplaceTempView(types.quoted(name))
-        schema = fresh.sql(sql).schema
-    except FAILURES as error:
-        raise SqlError(message=reason(error)) from None
-    return tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
-
-
-def redefine(spark: SparkSession, names: Names, wanted: CreateView) -> list[ViewDef]:
+def redefine(analyst: Analyst, names: Names, wanted: CreateView) -> list[ViewDef]:
     """The definition of a view that takes the place of one there is, and of all views over it, in that order.
 
     A view over a view is planned as if the text stood there, so those over it change with it; one that does not fit
@@ -137,7 +151,7 @@ def redefine(spark: SparkSession, names: Names, wanted: CreateView) -> list[View
     """
     known = dict(names.views)
     over = _over(known, wanted.name)
-    new = define(spark, names, wanted)
+    new = define(analyst, names, wanted)
     if circle := {wanted.name, *over} & set(new.uses):
         raise Unsupported(construct=f"reading {min(circle)!r}", reason=f"it is {wanted.name!r} or reads it")
     found = [new]
@@ -146,7 +160,7 @@ def redefine(spark: SparkSession, names: Names, wanted: CreateView) -> list[View
         old = known[name]
         again = CreateView(name, old.sql, parse_query(old.sql), False, True, old.refresh)
         try:
-            found.append(define(spark, Names(names.tables, known), again))
+            found.append(define(analyst, Names(names.tables, known), again))
         except SqlError as error:
             message = f"view {name!r} reads {wanted.name!r} and does not fit its new definition: {error}"
             raise SqlError(message=f"{message}; nothing was changed", view=name) from error

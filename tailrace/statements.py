@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from tailrace import types
 from tailrace.building import Builder, Say, Step
-from tailrace.definitions import Names, define, redefine
-from tailrace.errors import BeingBuilt, NameTaken, SqlError, UnknownName
+from tailrace.definitions import Analyst, Names, define, redefine
+from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, UnknownName
 from tailrace.plan.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
 from tailrace.querying import answer
 from tailrace.store.base import Store
@@ -20,8 +23,14 @@ if TYPE_CHECKING:
     from tailrace.database import Database
 
 
+TOGETHER = 200  # views that are built in one job
+
+
 class Runner:
-    """Carries out statements; nothing is changed by one that fails."""
+    """Carries out statements; nothing is changed by one that fails.
+
+    Views over small tables that are created one after another are built together.
+    """
 
     def __init__(
         self,
@@ -34,13 +43,21 @@ class Runner:
         self._db, self._store, self._catalog, self._builder = db, store, catalog, builder
         self._say = progress or (lambda _: None)
 
+    @cached_property
+    def _analyst(self) -> Analyst:
+        return Analyst(self._db.spark)
+
     def run(self, text: str) -> pa.Table | None:
-        result = None
-        for statement in parse(text):
-            try:
-                result = self._run(statement)
-            except RecursionError:
-                raise SqlError(message="the statement is nested too deeply; nothing was changed") from None
+        result, left = None, parse(text)
+        while left:
+            done = self._create_views(list(takewhile(_is_plain, left[:TOGETHER])))
+            if not done:
+                done = 1
+                try:
+                    result = self._run(left[0])
+                except RecursionError:
+                    raise SqlError(message="the statement is nested too deeply; nothing was changed") from None
+            left = left[done:]
         return result
 
     def _run(self, statement: Statement) -> pa.Table | None:
@@ -141,6 +158,35 @@ class Runner:
                     return
         self._builder.finish(wanted.name, number, self._say)
 
+    def _create_views(self, wanted: Sequence[Statement]) -> int:
+        """Create the first of these views in one go, as many as can be; their number.
+
+        One that fails is left to be met by itself when those before it are there.
+        """
+        version = self._catalog.version
+        views: dict[str, ViewDef] = {}
+        for statement in wanted if len(wanted) > 1 else ():
+            assert isinstance(statement, CreateView)
+            name = statement.name
+            if {name} & (views.keys() | self._catalog.views.keys() | self._catalog.tables.keys()):
+                break
+            try:
+                names = Names(self._catalog.tables, {**self._catalog.views, **views})
+                views[name] = define(self._analyst, names, statement)
+            except (SqlError, RecursionError):
+                break
+        made = list(views.values())
+        if len(made) < 2 or not self._builder.few(made):
+            return 0
+        with self._builder.changing():
+            if self._catalog.version != version or self._catalog.making:
+                return 0
+            try:
+                self._builder.start(made, False, self._say)
+            except BuildFailed:
+                return 0
+        return len(made)
+
     def _view_taken(self, wanted: CreateView) -> bool:
         if self._replaces(wanted):
             if wanted.if_not_exists:
@@ -180,11 +226,15 @@ class Runner:
     def _defined(self, wanted: CreateView) -> list[ViewDef]:
         names = Names(self._catalog.tables, self._catalog.views)
         if self._replaces(wanted):
-            return redefine(self._db.spark, names, wanted)
-        return [define(self._db.spark, names, wanted)]
+            return redefine(self._analyst, names, wanted)
+        return [define(self._analyst, names, wanted)]
 
     # queries
 
     def query(self, text: str) -> pa.Table:
         with pinned_relations(self._store, self._catalog) as (pin, relations):
             return answer(self._db.spark, self._store, relations, text, pin)
+
+
+def _is_plain(statement: Statement) -> bool:
+    return isinstance(statement, CreateView) and not statement.or_replace and not statement.if_not_exists

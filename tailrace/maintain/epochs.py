@@ -262,14 +262,16 @@ class Epochs:
         except FAILURES as error:
             raise EpochFailed(epoch=work.epoch, reason=f"view {view.name!r}: {self._said(error)}") from error
 
-    def build(self, maintained: Maintained, view: Chosen, fixed: frozenset[int]) -> int:
-        """Fill a new view, and its states that nobody keeps yet, from the tables at the committed cut."""
+    def build(self, maintained: Maintained, views: Sequence[Chosen], fixed: frozenset[int]) -> None:
+        """Fill new views, and their states that nobody keeps yet, from the tables at the committed cut."""
         done = committed(self._store)
         work = Assignment(done.epoch, done.epoch, None, done.cut, fixed)
-        size = self._counted(maintained, view.tables)
-        if view.sink is None:
-            return self._store_query(work, view, size)
-        return self._work(work, replace(maintained, views=[view.sink]), None, size)
+        if planned := [v.sink for v in views if v.sink is not None]:
+            only = replace(maintained, views=planned)
+            self._work(work, only, None, self._size(only))
+        for view in views:
+            if view.sink is None:
+                self._store_query(work, view, self._counted(maintained, view.tables))
 
     def _work(
         self,

@@ -343,8 +343,10 @@ class LmdbShard(Shard):
         puts = keys, write.values
         if write.values.null_count:
             puts = keys.filter(pc.invert(gone)), write.values.drop_null()
-        with txn.cursor(self._data) as cursor:
-            cursor.putmulti(zip(puts[0].to_pylist(), puts[1].to_pylist(), strict=True))
+        if len(puts[0]):
+            with txn.cursor(self._data) as cursor:
+                beyond = not cursor.last() or cursor.key() < puts[0][0].as_py()  # then pages are filled one by one
+                cursor.putmulti(zip(puts[0].to_pylist(), puts[1].to_pylist(), strict=True), append=beyond)
         if write.values.null_count:
             for key in keys.filter(gone).to_pylist():
                 txn.delete(key, db=self._data)
