@@ -36,8 +36,8 @@ lint: setup ## style
 types: setup ## types, strictly
 	$(RUN) -m mypy
 
-bench: setup ## speed and memory, as JSON
-	@$(RUN) -m tailrace bench
+bench: setup ## speed beside limits, peers and papers: JSON, and docs/benchmarks.md (BENCH=--quick is shorter)
+	@$(RUN) -m tailrace bench --docs docs $(BENCH)
 
 fuzz: setup ## 1000 random queries, compared with Spark after every epoch (FUZZ="--seed 7 ..." for others)
 	$(RUN) -m tailrace_fuzz --queries 1000 $(FUZZ)

@@ -1,91 +1,103 @@
-"""What the machine can do at best: the rates Tailrace is compared with."""
+"""The limits of the machine, by themselves."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+import time
+from collections.abc import Callable
 
-import pyarrow as pa
+import lmdb
+import numpy as np
+import pyspark.sql
 
-import tailrace as tr
-from tailrace.source.assignment import Assignment, hand_out
-from tailrace.source.frames import frame
-from tailrace.source.reader import read_delta
-from tailrace.store.commits import committed
-from tailrace.store.lmdb import attach
-from tailrace_bench.measure import timed
+from tailrace_bench import bounds, workloads
+from tailrace_bench.harness import check, create, line, median
+from tailrace_bench.results import Result, Whose
+from tailrace_bench.size import Size
 
-
-def scan_and_sum(db: tr.Database, table: str, column: str) -> float:
-    """Seconds in which Spark only reads the log after the committed cut and sums one column."""
-    definition, store = db._catalog.table(table), db._store
-    done = committed(store)
-    handed = hand_out(db.spark, Assignment(done.epoch + 1, 0, done.cut, store.newest_cut()))
-    position = [c.name for c in definition.columns].index(column)
-    path = db.path
-
-    def read(node: int) -> Iterator[pa.RecordBatch]:
-        return read_delta(attach(path), definition, [node], handed.take(), [position], net=False)
-
-    rows = frame(db.spark, store.nodes, read, f"_0 {definition.columns[position].type}, _weight tinyint")
-    seconds, _ = timed(lambda: rows.selectExpr("sum(_0 * _weight)", "count(*)").collect())
-    return seconds
+READS = 20_000
+JOBS = 10
 
 
-_WRITE = """
-import sys, time, lmdb, pyarrow as pa
-pairs = pa.ipc.open_file(sys.argv[1]).read_all()
-items = list(zip(pairs["key"].to_pylist(), pairs["value"].to_pylist()))
-env = lmdb.open(sys.argv[2], map_size=1 << 36)
-print("ready", flush=True)
-sys.stdin.readline()
-began = time.perf_counter()
-with env.begin(write=True) as txn, txn.cursor() as cursor:
-    cursor.putmulti(items)
-print(time.perf_counter() - began)
-"""
-
-
-def write_to_lmdb(pairs: list[tuple[bytes, bytes]], processes: int) -> float:
-    """Seconds in which processes write sorted pairs, made beforehand, each into its own LMDB, durably."""
-    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as scratch:
-        running = []
-        for number in range(processes):
-            part = sorted(pairs[number::processes])
-            table = pa.table({"key": [k for k, _ in part], "value": [v for _, v in part]})
-            path = Path(scratch) / f"{number}.arrow"
-            with pa.ipc.new_file(str(path), table.schema) as writer:
-                writer.write_table(table)
-            running.append(_start(path, Path(scratch) / f"env{number}"))
-        for process in running:
-            assert process.stdout is not None
-            process.stdout.readline()
-        for process in running:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        return max(float(process.communicate()[0]) for process in running)
-
-
-def _start(pairs: Path, env: Path) -> subprocess.Popen[Any]:
-    return subprocess.Popen(
-        [sys.executable, "-c", _WRITE, str(pairs), str(env)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+def limits(size: Size) -> Result:
+    """How often a second the machine can do what Tailrace is made of."""
+    rng = np.random.default_rng(11)
+    scans, rows, pairs = [], [], []
+    with workloads.store() as db:
+        create(db, "totals", "SELECT grp, COUNT(*) AS n FROM ops GROUP BY grp")
+        jobs = _empty_jobs(db.spark, size.repeats)
+        for _ in range(size.repeats + 1):
+            operations = workloads.operate(db, rng, size.operations, size.keys)
+            scans.append(operations / bounds.scan_log(db, "ops"))
+            db.refresh()
+            written = bounds.write_lmdb(workloads.rows(rng, np.arange(size.rows)), 1)
+            rows.append(written.rows)
+            pairs.append(written.pairs)
+        check(db)
+        view = db.view("totals")
+        keys = rng.integers(0, workloads.GROUPS, READS).tolist()
+        ours = [_per_second(view.get, keys) for _ in range(size.repeats)]
+    points = [_point_reads(keys, size.repeats), ours]
+    return Result(
+        name="limits",
+        title="What the machine can do",
+        question="How many log records can Spark scan, how many rows can LMDB take, how many empty Spark jobs and "
+        "point reads are there in a second?",
+        x="what",
+        y="per second",
+        lines=(
+            line(
+                "limit",
+                Whose.LIMIT,
+                [
+                    (bounds.SCAN, scans[1:]),
+                    (bounds.ROWS, rows[1:]),
+                    (bounds.PAIRS, pairs[1:]),
+                    ("empty Spark job", jobs),
+                    ("point read", points[0]),
+                ],
+            ),
+            line("Tailrace", Whose.TAILRACE, [("point read", points[1])], "view.get(key) in Python, with its checks"),
+        ),
+        notes=(
+            f"An empty Spark job takes {1e3 / median(jobs):.1f} ms.",
+            f"A point read takes LMDB {1e6 / median(points[0]):.1f} µs, of a view {1e6 / median(points[1]):.1f} µs.",
+            f"{bounds.ROWS}: {bounds.ROWS_NOTE}. {bounds.PAIRS}: {bounds.PAIRS_NOTE}.",
+        ),
+        log_y=True,
     )
 
 
-def view_pairs(db: tr.Database, name: str) -> list[tuple[bytes, bytes]]:
-    """A view's rows as the shards hold them."""
-    view, epoch = db._catalog.view(name), committed(db._store).epoch
-    pairs: list[tuple[bytes, bytes]] = []
-    for shard in range(db._store.shards):
-        with db._store.shard(shard).at(epoch) as snapshot:
-            for run in snapshot.scan(view.state):
-                pairs += run
-    return pairs
+def _empty_jobs(spark: pyspark.sql.SparkSession, repeats: int) -> list[float]:
+    """Jobs per second that do nothing, on as many partitions as a store has nodes."""
+    empty = spark.sparkContext._jsc.parallelize([0, 0], 2)
+
+    def job(_: int) -> None:
+        empty.count()
+
+    _per_second(job, range(JOBS))
+    return [_per_second(job, range(JOBS)) for _ in range(repeats)]
+
+
+def _per_second(work: Callable[[int], object], over: range | list[int]) -> float:
+    began = time.perf_counter()
+    for item in over:
+        work(item)
+    return len(over) / (time.perf_counter() - began)
+
+
+def _point_reads(keys: list[int], repeats: int) -> list[float]:
+    """Reads per second of single rows, each in a transaction of its own, as a client's are."""
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as scratch:
+        env = lmdb.open(scratch, map_size=1 << 30)
+        with env.begin(write=True) as txn:
+            for key in range(workloads.GROUPS):
+                txn.put(key.to_bytes(9, "big"), bytes(25))
+
+        def read(key: int) -> None:
+            with env.begin() as txn:
+                txn.get(key.to_bytes(9, "big"))
+
+        rates = [_per_second(read, keys) for _ in range(repeats)]
+        env.close()
+    return rates

@@ -2,42 +2,114 @@
 
 from __future__ import annotations
 
+import dataclasses
+import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
-from tailrace_bench import benchmarks, many
+from tailrace.signals import caught
+from tailrace_bench import limits
+from tailrace_bench.experiments import (
+    aggregates,
+    epochs,
+    freshness,
+    joins,
+    many,
+    scans,
+    selections,
+    skew,
+    writes,
+)
 from tailrace_bench.machine import machine
+from tailrace_bench.measure import timed
+from tailrace_bench.results import Result, Target
+from tailrace_bench.size import Size
 from tailrace_bench.tpch import bench as tpch
 
-Figures = dict[str, Any]
+Benchmark: TypeAlias = Callable[[Size], Result]
+
+USUAL: tuple[Benchmark, ...] = (
+    limits.limits,
+    aggregates.sums,
+    aggregates.extremes,
+    selections.selection,
+    selections.projection,
+    aggregates.aggregation,
+    joins.join,
+    many.selections,
+    many.multiquery,
+    many.viewtables,
+    epochs.delta,
+    epochs.size,
+    scans.scans,
+    skew.skew,
+    writes.writes,
+    freshness.freshness,
+)
+NAMED: tuple[Benchmark, ...] = (tpch.tpch, many.views)  # long: only when they are asked for
+BENCHMARKS = {benchmark.__name__: benchmark for benchmark in (*USUAL, *NAMED)}
 
 
 @dataclass(frozen=True)
-class Benchmark:
-    """A benchmark, the scale it is run at unless told otherwise, and whether it is run without being named."""
+class Run:
+    """What was found, and what failed, by name. All of it was measured on one machine, one after another."""
 
-    run: Callable[[float], Figures]
-    scale: float = 1.0
-    usual: bool = True
+    machine: dict[str, Any]
+    size: str
+    results: list[Result]
+    failed: dict[str, str]
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "machine": self.machine,
+            "size": self.size,
+            "results": [result.json() for result in self.results],
+            "failed": self.failed,
+        }
 
 
-BENCHMARKS = {
-    "sums": Benchmark(benchmarks.sums),
-    "filters": Benchmark(benchmarks.filters),
-    "flat": Benchmark(benchmarks.flat),
-    "small": Benchmark(benchmarks.small),
-    "tpch": Benchmark(tpch.tpch, scale=0.1, usual=False),
-    "views": Benchmark(many.views, usual=False),
-}
+def run(names: Sequence[str], size: Size) -> Run:
+    """Run these benchmarks, or the usual ones. One that fails is reported, and the others go on.
+
+    A run that is told to end takes the processes and directories that it made with it.
+    """
+    done = Run(machine(), size.name, [], {})
+    asked = False
+
+    def end() -> None:
+        nonlocal asked
+        asked = True
+        raise SystemExit(1)
+
+    with caught(end, signal.SIGTERM):
+        for name in names or [benchmark.__name__ for benchmark in USUAL]:
+            _run_one(name, size, done)
+            if asked:  # a call into Spark may have made another error of it
+                raise SystemExit(1)
+    return done
 
 
-def run(names: Sequence[str], scale: float | None) -> Figures:
-    """The figures of these benchmarks, or of the usual ones."""
-    figures: Figures = {"machine": machine()}
-    for name in names or [n for n, b in BENCHMARKS.items() if b.usual]:
-        at = BENCHMARKS[name].scale if scale is None else scale
-        print(f"{name}, scale {at:g} ...", file=sys.stderr, flush=True)
-        figures[name] = {"scale": at, **BENCHMARKS[name].run(at)}
-    return figures
+def _run_one(name: str, size: Size, done: Run) -> None:
+    _say(f"{name} ...")
+    try:
+        seconds, result = timed(partial(BENCHMARKS[name], size))
+    except Exception as error:
+        traceback.print_exc()
+        done.failed[name] = f"{type(error).__name__}: {error}"
+        _say(f"{name} failed: {error}")
+        return
+    done.results.append(dataclasses.replace(result, seconds=round(seconds, 1)))
+    _say(f"{name}: {seconds:.1f} s" + "".join(f"\n  {_told(target)}" for target in result.targets))
+
+
+def _told(target: Target) -> str:
+    bound = "at least" if target.at_least else "at most"
+    return f"{'met' if target.met else 'MISSED'}: {target.what}: {target.got:.3g}, wanted {bound} {target.wanted:.3g}"
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)

@@ -27,7 +27,10 @@ import pyarrow as pa
 import tailrace as tr
 from tailrace.commands import output
 from tailrace.errors import TailraceError
+from tailrace_bench.harness import Wrong
 from tailrace_bench.measure import spread, timed
+from tailrace_bench.results import Line, Point, Result, Spread, Whose
+from tailrace_bench.size import Size
 from tailrace_bench.tpch.changes import Changes
 from tailrace_bench.tpch.data import generate, load
 from tailrace_bench.tpch.fresh import Orders
@@ -69,10 +72,10 @@ class Epochs:
         }
 
 
-def tpch(scale: float) -> Figures:
+def tpch(size: Size) -> Result:
     """All 22 queries at a scale factor, each alone and all together."""
-    with _loaded(scale) as (db, files, place, loaded):
-        bench = Bench(db, files, place, scale)
+    with _loaded(size.scale) as (db, files, place, loaded):
+        bench = Bench(db, files, place, size.scale)
         alone = {query.name: figures for query in bench.queries if (figures := bench.alone(query))}
         figures = {
             "rows": loaded[1],
@@ -87,7 +90,37 @@ def tpch(scale: float) -> Figures:
             "wrong": bench.wrong,
         }
     _show(figures)
-    return figures
+    if bench.wrong:
+        raise Wrong("; ".join(f"{name}: {reason}" for name, reason in bench.wrong.items()))
+    return _result(size.scale, figures)
+
+
+def _result(scale: float, figures: Figures) -> Result:
+    """The figures as lines over the queries, those that changes concern, and all together."""
+    listed = {name: found for name, found in figures["queries"].items() if found["touched"]}
+    listed["together"] = figures["together"]
+
+    def points(what: str) -> tuple[Point, ...]:
+        return tuple(Point(name, Spread(**found[what])) for name, found in listed.items())
+
+    return Result(
+        name="tpch",
+        title="TPC-H",
+        question=f"How long is an epoch that changes {SHARE:.1%} of the orders at scale {scale:g}, and how long does "
+        "Spark take to recompute the same query from Parquet files?",
+        x="query",
+        y="seconds",
+        lines=(
+            Line("Tailrace", Whose.TAILRACE, points("epoch_seconds"), "an epoch, durable"),
+            Line("Spark", Whose.PEER, points("recompute_seconds"), "recomputation; ends with rows in the client"),
+        ),
+        notes=(
+            f"Recomputing takes {figures['medians']['ratio']} times as long, in the median over queries.",
+            f"All together take {figures['together']['of_alone']} of the sum of each alone.",
+            *(f"Refused: {name}: {reason}" for name, reason in figures["refused"].items()),
+        ),
+        log_y=True,
+    )
 
 
 @contextmanager

@@ -1,0 +1,49 @@
+"""A process that writes rows into LMDBs of its own, durably: the limit of everything that ends in one.
+
+    python -m tailrace_bench.lmdb_writer
+
+For each line `pairs|rows FILE ENV KEYS` it reads the Arrow file, says "ready", begins at the next line, and says how
+many seconds it took. With `pairs` the file holds sorted keys and values, with `rows` columns, the first KEYS of which
+are the key: they are encoded and sorted as views' rows are.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import lmdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.store.keys import KeyCodec
+from tailrace.store.rows import RowCodec
+
+
+def encoded(rows: pa.Table, keys: int) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
+    """Sorted keys and their values, as a view's rows are stored."""
+    names = KeyCodec([rows.schema.field(i).type for i in range(keys)]).encode(rows.columns[:keys], rows.num_rows)
+    order = pc.sort_indices(names)
+    return names.take(order), RowCodec(rows.schema).encode(rows).take(order)
+
+
+def write(mode: str, file: str, env: str, keys: int) -> float:
+    with pa.OSFile(file) as source:
+        table = pa.ipc.open_file(source).read_all().combine_chunks()
+    pairs = list(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) if mode == "pairs" else None
+    with lmdb.open(env, map_size=1 << 36) as opened:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        began = time.perf_counter()
+        if pairs is None:
+            found, values = encoded(table, keys)
+            pairs = list(zip(found.to_pylist(), values.to_pylist(), strict=True))
+        with opened.begin(write=True) as txn, txn.cursor() as cursor:
+            cursor.putmulti(pairs)
+        return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    for line in iter(sys.stdin.readline, ""):
+        mode, file, env, keys = line.rstrip("\n").split("\t")
+        print(write(mode, file, env, int(keys)), flush=True)
