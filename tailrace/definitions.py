@@ -55,7 +55,8 @@ class Analyst:
 
     def _over(self, names: Names, uses: tuple[str, ...]) -> SparkSession:
         """The session with these relations in it, and with none that is no more."""
-        if self._session is None or not self._known.keys() <= names.tables.keys() | names.views.keys():
+        there = all(name in names.tables or name in names.views for name in self._known)
+        if self._session is None or not there:
             self._session, self._known = session(self.spark), {}
         for name in uses:
             columns = tuple(names.source(name).columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import takewhile
@@ -167,11 +168,10 @@ class Runner:
         views: dict[str, ViewDef] = {}
         for statement in wanted if len(wanted) > 1 else ():
             assert isinstance(statement, CreateView)
-            name = statement.name
-            if {name} & (views.keys() | self._catalog.views.keys() | self._catalog.tables.keys()):
+            name, names = statement.name, Names(self._catalog.tables, ChainMap(views, self._catalog.views))
+            if name in names.views or name in names.tables:
                 break
             try:
-                names = Names(self._catalog.tables, {**self._catalog.views, **views})
                 views[name] = define(self._analyst, names, statement)
             except (SqlError, RecursionError):
                 break

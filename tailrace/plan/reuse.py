@@ -31,6 +31,8 @@ class _Side(NamedTuple):
 def reuse(root: Node, views: Iterable[Node], types: Types) -> Node:
     """The plan, with the sides of joins widened to those that the views' plans have already."""
     known: dict[object, list[_Side]] = {}
+    if not any(isinstance(node, Join) for node in walk(root)):
+        return root
     for view in views:
         for join in walk(view):
             for side in _sides(join) if isinstance(join, Join) else ():

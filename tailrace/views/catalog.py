@@ -15,6 +15,7 @@ Every change is one transaction and raises the version, by which other processes
 from __future__ import annotations
 
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -179,7 +180,7 @@ class Catalog:
 
     def query(self, view: ViewDef, others: Sequence[ViewDef] = ()) -> Query:
         """The view's SQL, down to the tables; views in `others` go before those of the catalog."""
-        known = {**self.views, **{v.name: v for v in others}}
+        known = ChainMap({v.name: v for v in others}, self.views)
         reads: list[tuple[str, TableDef | Query]] = []
         for name in view.uses:
             reads.append((name, self.query(known[name], others) if name in known else self.tables[name]))
