@@ -93,7 +93,7 @@ class Arranged:
     def writes(self, net: Net, keys: pa.LargeBinaryArray, before: Before) -> Write:
         """What the entries of the delta's rows become."""
         if self.key is None:
-            return weighted_write(self.state, keys.to_pylist(), net.rows.to_pylist(), net.weights, before)
+            return weighted_write(self.state, keys, net.rows, net.weights, before)
         at, _ = order(keys)
         return keyed_write(self.state, keys, join_bytes(ONE, net.rows), at, net.weights[at])
 

@@ -59,15 +59,21 @@ def located(rows: pa.Table, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
 
 def spread(write: Write) -> Iterator[tuple[int, Write]]:
     """The parts of a write by shard."""
-    if not len(write.keys):
+    for number, keys, (start, end) in _apart(write.keys):
+        values, olds = (None if a is None else a.slice(start, end - start) for a in (write.values, write.olds))
+        yield number, Write(write.state, keys, values, olds)
+
+
+def _apart(keys: pa.LargeBinaryArray) -> Iterator[tuple[int, pa.LargeBinaryArray, tuple[int, int]]]:
+    """Keys in order, shard by shard: its number, the keys inside it, and where they stand."""
+    if not len(keys):
         return
-    edges, data = arrays.offsets(write.keys)[:-1], np.frombuffer(arrays.content(write.keys), np.uint8)
+    edges, data = arrays.offsets(keys)[:-1], np.frombuffer(arrays.content(keys), np.uint8)
     numbers = data[edges].astype(np.int64) << 8 | data[edges + 1]
-    keys = pc.binary_slice(write.keys, _SHARD.size, LONGEST)  # Arrow 26 fails on a slice without an end
+    inside = pc.binary_slice(keys, _SHARD.size, LONGEST)  # Arrow 26 fails on a slice without an end
     starts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1, [len(numbers)])).tolist()
     for start, end in pairwise(starts):
-        part = [None if a is None else a.slice(start, end - start) for a in (keys, write.values, write.olds)]
-        yield int(numbers[start]), Write(write.state, *part)
+        yield int(numbers[start]), inside.slice(start, end - start), (start, end)
 
 
 class Before:
@@ -124,6 +130,15 @@ class Before:
         for number, inside in _by_shard(keys).items():
             found.update((number + k, v) for k, v in self._shard(number).get_many(state, inside).items())
         return found
+
+    def values(self, state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+        """What each of the keys, which are in order, holds; NULL for nothing."""
+        if self._blank:
+            return pa.nulls(len(keys), pa.large_binary())
+        found: list[bytes | None] = []
+        for number, inside, _ in _apart(keys):
+            found += self.shard(number).values(state, inside)
+        return pa.array(found, pa.large_binary())
 
     def scan(self, state: int, low: bytes, high: bytes | None, ahead: int = 256) -> Iterator[tuple[bytes, bytes]]:
         """Entries in order, all of one shard; `ahead` is how many are read at a time."""

@@ -9,19 +9,21 @@ next one sought, which is a seek and not a scan of the group. The cost is the de
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace import types
-from tailrace.delta import Indices, firsts, group_ids, sum_by
+from tailrace.delta import Indices
 from tailrace.maintain.arranged import join_bytes
 from tailrace.maintain.before import Before
 from tailrace.store.base import Write
 from tailrace.store.clip import DIGEST, PART, clip, clip_one
 from tailrace.store.keys import KeyCodec, normalise
+from tailrace.store.order import order
 from tailrace.store.rows import RowCodec
 from tailrace.store.shards import prefix_range
 from tailrace.store.weighted import changed, row_of
@@ -49,13 +51,35 @@ class Values:
         return result
 
 
-@dataclass
+@dataclass(frozen=True)
 class Moved:
-    """What an epoch does to one column's values: entries that came and went, by group number."""
+    """What an epoch does to one column's values: entries that came and went, in order, each with its group's number."""
 
     count: np.ndarray
-    came: dict[int, list[tuple[bytes, bytes]]] = field(default_factory=dict)
-    gone: dict[int, set[bytes]] = field(default_factory=dict)
+    owners: np.ndarray
+    values: pa.LargeBinaryArray
+    sort_keys: pa.LargeBinaryArray
+    keys: pa.LargeBinaryArray
+    came: np.ndarray
+    gone: np.ndarray
+
+    @cached_property
+    def gone_keys(self) -> set[bytes]:
+        return set(self.keys.filter(pa.array(self.gone)).to_pylist())
+
+    def best(self, last: bool) -> dict[int, tuple[bytes, bytes]]:
+        """For each group the first (or last) of the values that came, with its sort key."""
+        came = np.flatnonzero(self.came)
+        if (pc.max(pc.binary_length(self.sort_keys)).as_py() or 0) > PART - DIGEST:  # clipped ones are not in order
+            ranks = np.empty(len(self.sort_keys), dtype=np.int64)
+            ranks[order(self.sort_keys).indices] = np.arange(len(ranks))
+            came = came[np.lexsort((ranks[came], self.owners[came]))]
+        owners = self.owners[came]
+        differs = np.flatnonzero(np.diff(owners))
+        picked = np.append(differs, len(came) - 1) if last else np.append(0, differs + 1)
+        at = came[picked] if len(came) else came
+        columns = (c.take(pa.array(at)).to_pylist() for c in (self.sort_keys, self.values))
+        return dict(zip(self.owners[at].tolist(), zip(*columns, strict=True), strict=True))
 
 
 def move(
@@ -69,31 +93,31 @@ def move(
     """Change the weights of the values in the delta."""
     there = np.flatnonzero(column.is_valid().to_numpy() & (weights != 0))
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    column, owner = normalise(column.take(pa.array(there))), ids[there]
+    column, owners, weights = normalise(column.take(pa.array(there))), ids[there], weights[there]
     sort_keys = values.order.encode([column], len(there))
-    entries = join_bytes(groups.take(pa.array(owner)), clip(sort_keys, PART))
-    entry_ids, distinct = group_ids(entries)
-    changes = sum_by(entry_ids, len(distinct), weights[there])
-    first = firsts(entry_ids, len(distinct))
+    entries = join_bytes(groups.take(pa.array(owners)), clip(sort_keys, PART))
+    first, changes = _summed(entries, weights)
+    at = pa.array(first)
+    keys, stored, owners = entries.take(at), values.codec.encode(pa.table({"x": column.take(at)})), owners[first]
+    olds = before.values(values.state, keys)
+    was, news = changed(values.state, olds, stored, changes)
+    came, gone = was == 0, was + changes == 0
+    count = np.zeros(len(groups), dtype=np.int64)
+    np.add.at(count, owners[came], 1)
+    np.subtract.at(count, owners[gone], 1)
+    moved = Moved(count, owners, stored, sort_keys.take(at), keys, came, gone)
+    return moved, Write(values.state, keys, news, olds)
+
+
+def _summed(entries: pa.LargeBinaryArray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of distinct entries whose weights do not cancel, in order, and those weights."""
+    at, fresh = order(entries)
+    if not len(at):
+        return at, weights
+    starts = np.flatnonzero(fresh)
+    changes = np.add.reduceat(weights[at], starts)
     kept = np.flatnonzero(changes)
-    first, changes, distinct = first[kept], changes[kept], distinct.take(pa.array(kept))
-    stored = values.codec.encode(pa.table({"x": column.take(pa.array(first))})).to_pylist()
-    keys = distinct.to_pylist()
-    olds = before.get_many(values.state, keys)
-    moved = Moved(np.zeros(len(groups), dtype=np.int64))
-    news: list[bytes | None] = []
-    sort_list, owners = sort_keys.take(pa.array(first)).to_pylist(), owner[first].tolist()
-    for key, value, sort_key, group, change in zip(keys, stored, sort_list, owners, changes.tolist(), strict=True):
-        was, new = changed(values.state, olds.get(key), value, change)
-        news.append(new)
-        if not was:
-            moved.count[group] += 1
-            moved.came.setdefault(group, []).append((sort_key, value))
-        elif new is None:
-            moved.count[group] -= 1
-            moved.gone.setdefault(group, set()).add(key)
-    write = Write.of(values.state, keys, news, [olds.get(k) for k in keys])
-    return moved, write
+    return at[starts[kept]], changes[kept]
 
 
 def new_ends(
@@ -105,22 +129,21 @@ def new_ends(
     before: Before,
 ) -> list[bytes | None]:
     """The first (or last) value of each group after the epoch, given those before it."""
-    touched = sorted(moved.came.keys() | moved.gone.keys())
+    touched = np.unique(moved.owners[moved.came | moved.gone]).tolist()
     known = [g for g in touched if olds[g] is not None]
     sort_keys = dict(zip(known, values.encoded([olds[g] or b"" for g in known]), strict=True))
-    result, names = list(olds), groups.to_pylist()
+    result, best, gone = list(olds), moved.best(last), moved.gone_keys
+    names = dict(zip(touched, groups.take(pa.array(touched, pa.int64())).to_pylist(), strict=True))
     for group in touched:
-        name = names[group]
-        old, gone = olds[group], moved.gone.get(group, set())
-        candidates = list(moved.came.get(group, ()))
+        candidates = [best[group]] if group in best else []
+        old, name = olds[group], names[group]
         if old is not None:
-            entry = name + clip_one(sort_keys[group], PART)
-            if entry not in gone:
+            if name + clip_one(sort_keys[group], PART) not in gone:
                 candidates.append((sort_keys[group], old))
             else:
                 candidates += _next(values, name, gone, last, before)
-        best = (max if last else min)(candidates, default=None)
-        result[group] = best[1] if best else None
+        chosen = (max if last else min)(candidates, default=None)
+        result[group] = chosen[1] if chosen else None
     return result
 
 

@@ -107,9 +107,8 @@ class Sink:
         return report, [write]
 
     def _bag(self, kept: pa.Table, rows: pa.LargeBinaryArray, weights: np.ndarray, before: Before) -> Write:
-        listed = rows.to_pylist()
-        keys = located(kept, pa.array([digest(r) for r in listed], pa.large_binary()))
-        return weighted_write(self.state, keys.to_pylist(), listed, weights, before)
+        keys = located(kept, pa.array([digest(r) for r in rows.to_pylist()], pa.large_binary()))
+        return weighted_write(self.state, keys, rows, weights, before)
 
 
 def keyed_write(
@@ -132,10 +131,12 @@ def keyed_write(
     return Write(state, keys if count == len(keys) else keys.filter(pa.array(fresh)), *sides)
 
 
-def weighted_write(state: int, keys: list[bytes], rows: list[bytes], changes: np.ndarray, before: Before) -> Write:
+def weighted_write(
+    state: int, keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, changes: np.ndarray, before: Before
+) -> Write:
     """Rows that are counted: the weight in front of the row, the entry gone when it is zero."""
-    olds = before.get_many(state, keys)
-    news: list[bytes | None] = []
-    for key, row, change in zip(keys, rows, changes.tolist(), strict=True):
-        news.append(changed(state, olds.get(key), row, change)[1])
-    return Write.of(state, keys, news, [olds.get(k) for k in keys])
+    indices = order(keys).indices
+    at = pa.array(indices)
+    keys = keys.take(at)
+    olds = before.values(state, keys)
+    return Write(state, keys, changed(state, olds, rows.take(at), changes[indices])[1], olds)

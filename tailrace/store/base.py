@@ -145,6 +145,10 @@ class ShardSnapshot(ABC):
         """The same shard, seen in the same transaction, at another epoch."""
 
     @abstractmethod
+    def values(self, state: int, keys: pa.LargeBinaryArray) -> list[bytes | None]:
+        """What each of the keys, which are in order, holds."""
+
+    @abstractmethod
     def changed(self, state: int, epoch: int) -> list[bytes]:
         """The keys that a later epoch has changed, in order."""
 

@@ -205,6 +205,15 @@ class LmdbShardSnapshot(ShardSnapshot):
                     found[key] = old
         return found
 
+    def values(self, state: int, keys: pa.LargeBinaryArray) -> list[bytes | None]:
+        if self._laid_over(state):
+            listed = keys.to_pylist()
+            found = self.get_many(state, listed)
+        else:
+            listed = _prefixed(state, keys).to_pylist()
+            found = dict(self._txn.cursor(self._data).getmulti(listed))
+        return [found.get(key) for key in listed]
+
     def _get(self, state: int, prefix: bytes, key: bytes) -> bytes | None:
         for undo in self._laid_over(state):
             known, old = undo.find(key)
@@ -285,6 +294,12 @@ def _merged(
     return sorted((k, v) for k, v in entries.items() if v is not None)
 
 
+def _prefixed(state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """The keys of a state as they lie in the shard."""
+    prefix = pa.scalar(_STATE.pack(state), pa.large_binary())
+    return pc.binary_join_element_wise(prefix, keys, pa.scalar(b"", pa.large_binary()))
+
+
 class LmdbShard(Shard):
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -337,9 +352,7 @@ class LmdbShard(Shard):
         txn.put(_EPOCH.pack(write.state, epoch), _COUNT.pack(chunks), db=self._undo)
 
     def _write_data(self, txn: Any, write: Write) -> None:
-        prefix = pa.scalar(_STATE.pack(write.state), pa.large_binary())
-        keys = pc.binary_join_element_wise(prefix, write.keys, pa.scalar(b"", pa.large_binary()))
-        gone = write.values.is_null()
+        keys, gone = _prefixed(write.state, write.keys), write.values.is_null()
         puts = keys, write.values
         if write.values.null_count:
             puts = keys.filter(pc.invert(gone)), write.values.drop_null()

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace.errors import Corrupt
+from tailrace.store import arrays
 
 _WEIGHT = struct.Struct("<q")
 WIDTH = _WEIGHT.size
@@ -39,13 +41,30 @@ def split(entries: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], list[bytes]]
     return weights, [row_of(e) for e in entries]
 
 
-def changed(state: int, old: bytes | None, row: bytes, change: int) -> tuple[int, bytes | None]:
-    """The weight that an entry had, and what it becomes: None when nothing of it is left."""
-    was = 0 if old is None else weight_of(old)
-    now = was + change
-    if now < 0:
+def weights_of(entries: pa.LargeBinaryArray) -> npt.NDArray[np.int64]:
+    """The weight of each entry, 0 where there is none."""
+    edges, there = arrays.offsets(entries), entries.is_valid().to_numpy(zero_copy_only=False)
+    starts = edges[:-1][there]
+    if (np.diff(edges)[there] < WIDTH).any():
+        raise _damaged()
+    data = np.frombuffer(arrays.content(entries), np.uint8)
+    weights = np.zeros(len(entries), dtype=np.int64)
+    weights[there] = data[starts[:, None] + np.arange(WIDTH)].view("<i8").ravel()
+    if ((weights[there] <= 0) | (weights[there] >= _BEYOND)).any():
+        raise _damaged()
+    return weights
+
+
+def changed(
+    state: int, olds: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, changes: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], pa.LargeBinaryArray]:
+    """The weights that entries had, and what the entries become: NULL when nothing is left of one."""
+    was = weights_of(olds)
+    now = was + changes
+    if (now < 0).any():
         raise Corrupt(where=f"state {state}", reason="a row was taken away more often than added")
-    return was, _WEIGHT.pack(now) + row if now else None
+    entries = arrays.joined([arrays.strided(now.astype("<i8")), rows])
+    return was, pc.if_else(pa.array(now > 0), entries, None) if (now == 0).any() else entries
 
 
 def _damaged() -> Corrupt:
