@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -104,10 +105,8 @@ def _reported(peer: Peer, task: Path) -> tuple[list[Figure], list[str]]:
 
 
 def _end(group: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _figures(out: str) -> Iterator[Figure]:

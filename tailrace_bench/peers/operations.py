@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 KEYS = 100_000
@@ -41,7 +42,7 @@ class Operations:
 
 
 def generate(count: int, *, keys: int = KEYS, rows: int = 0, seed: int = 7) -> Operations:
-    """`count` operations, 95% puts and 5% deletes of rows that are there, uniform over `keys`; the first `rows` exist."""
+    """`count` operations on `keys` keys, the first `rows` of which there are: 95% puts, 5% deletes of what is there."""
     rng = np.random.default_rng(seed)
     values = np.zeros((keys, len(COLUMNS)), np.int64)
     values[:rows] = _values(rng, rows)
@@ -66,17 +67,11 @@ def generate(count: int, *, keys: int = KEYS, rows: int = 0, seed: int = 7) -> O
 
 
 def final_rows(operations: Operations, count: int) -> pa.Table:
-    """The rows there are after the first `count` operations, computed apart from `generate`: the last one of a key counts."""
+    """The rows there are after the first `count` operations, found apart from `generate`: a key's last one counts."""
     ops = operations.ops.slice(0, count).to_pandas()
     start = operations.table.to_pandas().assign(op=PUT)
-    last = _concat(start, ops).drop_duplicates("id", keep="last")
+    last = pd.concat([start, ops], ignore_index=True).drop_duplicates("id", keep="last")
     return pa.Table.from_pandas(last[last.op == PUT][["id", *COLUMNS]], preserve_index=False)
-
-
-def _concat(first: object, second: object) -> object:
-    import pandas as pd
-
-    return pd.concat([first, second], ignore_index=True)
 
 
 def _values(rng: np.random.Generator, count: int) -> np.ndarray:

@@ -59,13 +59,25 @@ def _run(task: Task, view: View, ops: pa.Table, cycle: int) -> tuple[list[float]
         return seconds, answer_of(db.view("v").scan())
 
 
+def _right(view: View, found: list[int], expected: list[int]) -> None:
+    if found != expected:
+        raise SystemExit(f"Tailrace's view {view.name} differs from the oracle's, so its figures do not count")
+
+
 def measure(task: Task, view: View, expected: list[int]) -> Iterator[Figure]:
     """A figure for each cycle, and one for all operations in one epoch."""
     ops = task.table("ops", view.operations)
     _run(task, view, ops.slice(0, WARM), BLOCK)
     for cycle in (view.operations, *reversed(view.cycles)):
         runs = [_run(task, view, ops, cycle) for _ in range(task.repeats)]
-        if any(found != expected for _, found in runs):
-            raise SystemExit(f"Tailrace's view {view.name} differs from the oracle's, so its figures do not count")
+        for _, found in runs:
+            _right(view, found, expected)
         taken = tuple(sum(seconds) for seconds, _ in runs)
         yield Figure(view.name, HOW, cycle, "view", view.operations, taken, tuple(expected))
+
+
+def refreshes(task: Task, view: View, expected: list[int]) -> list[float]:
+    """Seconds of each epoch of a block of operations after the first, which warms up."""
+    seconds, found = _run(task, view, task.table("ops", view.operations), BLOCK)
+    _right(view, found, expected)
+    return seconds[1:]

@@ -18,7 +18,11 @@ CORES = min(2, os.cpu_count() or 1)
 
 
 def write_task(
-    directory: Path, operations: Operations, views: Sequence[tuple[str, int, Sequence[int]]], repeats: int, thorough: bool
+    directory: Path,
+    operations: Operations,
+    views: Sequence[tuple[str, int, Sequence[int]]],
+    repeats: int,
+    thorough: bool,
 ) -> Task:
     """Files for a program: the operations, and of each view its name, how many operations, and after how many of them
     it must be current."""

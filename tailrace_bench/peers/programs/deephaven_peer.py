@@ -8,9 +8,8 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-from shared import COLUMNS, Task, View, answer, report, slices
-
 from deephaven_server import Server
+from shared import COLUMNS, Task, View, answer, report, slices
 
 HOW = "Deephaven"
 ENDS = "view"
@@ -24,7 +23,8 @@ def start(task: Task) -> Server:
             "-Xmx6g",
             "-DPeriodicUpdateGraph.targetCycleDurationMillis=1",  # cycles follow each other at once
             f"-DPeriodicUpdateGraph.updateThreads={task.cores}",
-            "-Dauthentication.anonymous.warn=false",
+            f"-Ddeephaven.dataDir={task.directory}/deephaven-data",
+            f"-Ddeephaven.cacheDir={task.directory}/deephaven-cache",
         ],
         default_jvm_args=["-XX:+UseG1GC"],
     )
@@ -60,7 +60,6 @@ def run(view: View, batches: list[object], side: object) -> tuple[float, list[in
     from deephaven.liveness_scope import liveness_scope
     from deephaven.numpy import to_numpy
     from deephaven.stream.table_publisher import table_publisher
-    from deephaven.table_listener import listen
     from deephaven.update_graph import exclusive_lock
 
     definition = {name: dtypes.byte if name == "op" else dtypes.int64 for name in FIELDS}

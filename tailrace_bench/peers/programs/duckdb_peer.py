@@ -10,6 +10,11 @@ from shared import Task, View, answer_of, report, slices
 
 ENDS = "view"
 HOW = "DuckDB, recomputing"
+LAST = """
+CREATE OR REPLACE TEMP TABLE last AS SELECT unnest(arg_max(b, n)) FROM (
+  SELECT b, row_number() OVER () AS n FROM batch b
+) GROUP BY b.id
+"""
 
 
 def connect(task: Task, rows: pa.Table, side: pa.Table) -> duckdb.DuckDBPyConnection:
@@ -31,8 +36,7 @@ def apply(db: duckdb.DuckDBPyConnection, batch: pa.Table, distinct: bool) -> Non
     db.register("batch", batch)
     last = "batch"
     if not distinct:
-        db.execute("CREATE OR REPLACE TEMP TABLE last AS SELECT arg_max(b, n) AS b FROM (SELECT b, row_number() OVER () AS n FROM batch b) GROUP BY b.id")
-        db.execute("CREATE OR REPLACE TEMP TABLE last AS SELECT unnest(b) FROM last")
+        db.execute(LAST)
         last = "last"
     db.execute("BEGIN")
     db.execute(f"INSERT OR REPLACE INTO ops SELECT id, grp, amount, other FROM {last} WHERE op = 1")
@@ -43,7 +47,9 @@ def apply(db: duckdb.DuckDBPyConnection, batch: pa.Table, distinct: bool) -> Non
 
 def measure(task: Task, view: View, cycle: int) -> None:
     ops, rows, side = task.table("ops", view.operations), task.table("table"), task.table("side")
-    batches = [ops.slice(part.start, part.stop - part.start).combine_chunks() for part in slices(view.operations, cycle)]
+    batches = [
+        ops.slice(part.start, part.stop - part.start).combine_chunks() for part in slices(view.operations, cycle)
+    ]
     distinct = [one_each(batch) for batch in batches]
     found: list[int] = []
 

@@ -23,7 +23,8 @@ from shared import COLUMNS, VIEWS, Task, View, answer, report
 BATCH = 10_000
 UPSERTS = """
 SELECT id, grp, amount, other FROM (
-  SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY seen DESC) AS nth FROM (SELECT *, PROCTIME() AS seen FROM source)
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY seen DESC) AS nth
+  FROM (SELECT *, PROCTIME() AS seen FROM source)
 ) WHERE nth = 1 AND op = 1
 """
 BEFORE_IMAGES = """
@@ -33,7 +34,7 @@ SELECT id, grp, amount, other FROM FROM_CHANGELOG(input => TABLE source, op => D
 
 @dataclass(frozen=True)
 class Way:
-    """How a job is run: what it reads, operations per mini-batch (None: each alone), and whether changes go to a file."""
+    """How a job is run: what it reads, operations per mini-batch (None: none), whether changes go to a file."""
 
     before_images: bool
     batch: int | None

@@ -1,6 +1,6 @@
 """Spark, recomputing: the view is computed anew from the whole table, a Parquet file, and written over the old one.
 
-This is what Spark Declarative Pipelines does with a materialized view. Applying the operations to the table is not counted.
+This is what Spark Declarative Pipelines does. Applying the operations to the table is not counted.
 """
 
 from __future__ import annotations
