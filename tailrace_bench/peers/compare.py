@@ -22,6 +22,7 @@ ENDS = {
     "nothing": "ends with nothing: changes are thrown away",
 }
 KEPT = ("view", "changes")
+COUNT = {Size.QUICK: 200_000, Size.FULL: 2_000_000}  # operations; of the join a tenth
 NOTES = {
     "Tailrace": "a durable, readable keyed view; from the log to the committed epoch",
     "Spark, recomputing": "a Parquet file, computed anew from another; applying operations to that one is not counted",
@@ -42,7 +43,7 @@ class Found:
 def _found(size: Size) -> Found:
     """All views on all systems, measured once in a run: starting a system takes longer than most of its figures."""
     began, full = time.perf_counter(), size is Size.FULL
-    count = 2_000_000 if full else 200_000
+    count = COUNT[size]
     cycles = (10_000, 100_000) if full else (10_000,)
     operations = generate(count)
     views = [(name, count, cycles) for name in ("sum", "extremes", "filter")] + [("join", count // 10, cycles)]
