@@ -35,7 +35,7 @@ class Operations(pw.io.python.ConnectorSubject):
     """Operations as tuples (op, id, grp, amount, other), a list per cycle."""
 
     def __init__(self, cycles: list[list[tuple[int, ...]]]) -> None:
-        super().__init__()
+        super().__init__(session_type="upsert")
         self._cycles = cycles
 
     def run(self) -> None:
