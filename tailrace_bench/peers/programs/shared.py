@@ -6,7 +6,10 @@ A program runs under the peer's own Python: it may import this, numpy, pyarrow a
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -56,6 +59,8 @@ class Task:
 
     @classmethod
     def given(cls) -> Task:
+        if os.getpgrp() == os.getpid():  # started by a benchmark, with a group of its own
+            threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
         return cls.read(Path(sys.argv[1]))
 
     @classmethod
@@ -77,6 +82,13 @@ class Task:
     def repeat(self, run: Callable[[], float]) -> list[float]:
         """Seconds of each run, after one that warms up."""
         return [run() for _ in range(self.repeats + 1)][1:]
+
+
+def _end_with(parent: int) -> None:
+    """End this program and all it started once the benchmark that started it is gone."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def slices(count: int, size: int) -> Iterator[slice]:
