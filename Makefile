@@ -10,10 +10,10 @@ export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check lint types bench fuzz soak clean
+.PHONY: help setup demo test check lint types bench bench-peers fuzz soak clean
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 setup: .venv/.ready ## make .venv and install what Tailrace needs (PYTHON=... picks another Python)
 
@@ -39,6 +39,9 @@ types: setup ## types, strictly
 bench: setup ## speed beside limits, peers and papers: JSON, and docs/benchmarks.md (BENCH=--quick is shorter)
 	@$(RUN) -m tailrace bench --docs docs $(BENCH)
 
+bench-peers: ## install what bench compares with, each in .venv-peers/<name> (PEERS="duckdb flink" for some)
+	@sh tools/peers.sh $(PEERS)
+
 fuzz: setup ## 1000 random queries, compared with Spark after every epoch (FUZZ="--seed 7 ..." for others)
 	$(RUN) -m tailrace_fuzz --queries 1000 $(FUZZ)
 
@@ -46,5 +49,5 @@ soak: setup ## the long tests, within two hours: 200 random faults, ten minutes 
 	$(RUN) -m pytest -m soak -n 2 --dist worksteal
 
 clean: ## remove .venv and everything made
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -26,6 +26,7 @@ from tailrace_bench.experiments import (
 )
 from tailrace_bench.machine import machine
 from tailrace_bench.measure import timed
+from tailrace_bench.peers import compare
 from tailrace_bench.results import Result, Target
 from tailrace_bench.size import Size
 from tailrace_bench.tpch import bench as tpch
@@ -50,8 +51,15 @@ USUAL: tuple[Benchmark, ...] = (
     writes.writes,
     freshness.freshness,
 )
+PEERS: tuple[Benchmark, ...] = (
+    compare.peers_sum,
+    compare.peers_extremes,
+    compare.peers_filter,
+    compare.peers_join,
+    compare.peers_size,
+)
 NAMED: tuple[Benchmark, ...] = (tpch.tpch, many.views)  # long: only when they are asked for
-BENCHMARKS = {benchmark.__name__: benchmark for benchmark in (*USUAL, *NAMED)}
+BENCHMARKS = {benchmark.__name__: benchmark for benchmark in (*USUAL, *PEERS, *NAMED)}
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,8 @@ def run(names: Sequence[str], size: Size) -> Run:
         raise SystemExit(1)
 
     with caught(end, signal.SIGTERM):
-        for name in names or [benchmark.__name__ for benchmark in USUAL]:
+        usual = USUAL if size is Size.QUICK else (*USUAL, *PEERS)  # starting others' systems alone takes minutes
+        for name in names or [benchmark.__name__ for benchmark in usual]:
             _run_one(name, size, done)
             if asked:  # a call into Spark may have made another error of it
                 raise SystemExit(1)

@@ -39,7 +39,7 @@ def demo(
 def bench(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Benchmarks; all but tpch and views by default.", show_default=False),
+        typer.Argument(metavar="NAME", help="Benchmarks; most of them by default.", show_default=False),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: all in five minutes.")] = False,
     file: Annotated[
@@ -53,7 +53,8 @@ def bench(
     """Measure Tailrace on this machine, beside its limits and others, as JSON.
 
     Views are verified before their figures count. A benchmark that fails is reported and the others go on; the exit
-    code is then 1. tpch (all 22 queries beside Spark's recomputation) and views (1,000 of them) are run by name only.
+    code is then 1. tpch (all 22 queries beside Spark's recomputation) and views (1,000 of them) are run by name only,
+    and so are, with --quick, the comparisons with other systems (peers_sum and so on; `make bench-peers` installs them).
 
     Example:
       tailrace bench --quick

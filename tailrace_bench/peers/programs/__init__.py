@@ -1,0 +1,1 @@
+"""One program per peer, run by the peer's own Python."""
