@@ -54,7 +54,7 @@ def bench(
 
     Views are verified before their figures count. A benchmark that fails is reported and the others go on; the exit
     code is then 1. tpch (all 22 queries beside Spark's recomputation) and views (1,000 of them) are run by name only,
-    and so are, with --quick, the comparisons with other systems (peers_sum and so on; `make bench-peers` installs them).
+    and so are, with --quick, comparisons with other systems (peers_sum, ...; `make bench-peers` installs them).
 
     Example:
       tailrace bench --quick
