@@ -71,7 +71,7 @@ Size.QUICK = Size(
     counts=(20, 60),
     rates=(5_000, 50_000),
     seconds=3,
-    patience=15,
+    patience=30,
     scale=0.01,
 )
 Size.FULL = Size(
