@@ -53,6 +53,10 @@ class Held:
         held = [value for _, value in self._entries.get(state, [])]
         return {key: held[i % len(held)] for i, key in enumerate(keys)} if held else {}
 
+    def values(self, state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+        found = self.get_many(state, keys.to_pylist())
+        return pa.array([found.get(key) for key in keys.to_pylist()], pa.large_binary())
+
     def scan(self, state: int, low: bytes, high: bytes | None, ahead: int = 1) -> Iterator[tuple[bytes, bytes]]:
         yield from ((low + key, value) for key, value in self._entries.get(state, []))
 
