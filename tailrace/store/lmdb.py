@@ -25,9 +25,10 @@ import pyarrow as pa
 
 from tailrace import faults
 from tailrace.errors import Corrupt, NoSuchRow, OffsetGap
-from tailrace.store import documents, env, log
+from tailrace.store import arrays, documents, env, log
 from tailrace.store.base import Change, Cut, Past, Store, TableDef, Written
 from tailrace.store.clip import clip, clip_one
+from tailrace.store.order import order
 from tailrace.store.place import place
 from tailrace.store.settings import read_settings
 from tailrace.store.shards import DATABASES, LmdbShard, delete_range, prefix_range
@@ -123,22 +124,22 @@ class LmdbStore(Store):
         table, rows = change.table, change.rows
         nodes = place(table.key_columns(rows), self.nodes, rows.num_rows)
         user_keys = clip(table.keys.encode(table.key_columns(rows), rows.num_rows))
-        prefixes = [_ROW.pack(table.id, n) for n in range(self.nodes)]
-        keys = [prefixes[n] + k for n, k in zip(nodes.tolist(), user_keys.to_pylist(), strict=True)]
-        last = dict(zip(keys, range(len(keys)), strict=True))
+        prefixes = pa.array([_ROW.pack(table.id, n) for n in range(self.nodes)], pa.large_binary())
+        keys = arrays.joined([prefixes.take(pa.array(nodes)), user_keys])
+        last = order(keys).lasts  # of several rows with one key the last counts
+        ordered = keys.take(pa.array(last)).to_pylist()
         with txn.cursor(self._rows) as cursor:
-            found = dict(cursor.getmulti(list(last)))
+            found = dict(cursor.getmulti(ordered))
         if change.mode == "delete":
-            last = {k: i for k, i in last.items() if k in found}
-        elif change.mode == "update" and len(found) < len(last):
-            missing = next(i for k, i in last.items() if k not in found)
+            ordered = [k for k in ordered if k in found]
+        elif change.mode == "update" and len(found) < len(ordered):
+            missing = min(i for k, i in zip(ordered, last.tolist(), strict=True) if k not in found)
             key = tuple(rows.column(k)[missing].as_py() for k in table.key)
             raise NoSuchRow(table=table.name, key=key[0] if len(key) == 1 else key)
-        ordered = sorted(last)
         before = table.decode([found[k] for k in ordered if k in found])
         if change.mode == "delete":
             return ordered, before, None
-        picked = rows.take(pa.array([last[k] for k in ordered], pa.int64()))
+        picked = rows.take(pa.array(last))
         if change.mode == "update":
             columns = [
                 picked.column(f.name) if f.name in picked.schema.names else before.column(f.name) for f in table.schema

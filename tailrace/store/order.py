@@ -24,16 +24,21 @@ class Ordered(NamedTuple):
     indices: Vector
     fresh: Vector
 
+    @property
+    def lasts(self) -> Vector:
+        """The indices of distinct keys, of equal ones that of the last."""
+        return self.indices[np.append(self.fresh[1:], True)] if len(self.indices) else self.indices
+
 
 def order(keys: pa.LargeBinaryArray) -> Ordered:
-    """Equal keys come in any order."""
+    """Equal keys stay in the order in which they came."""
     words = packed(keys)
     if words is None:
         indices = pc.sort_indices(keys).to_numpy().astype(np.int64)
         return Ordered(indices, differing(keys.take(pa.array(indices))))
     if (words[1:] >= words[:-1]).all():
         return Ordered(np.arange(len(words)), _first_and(words[1:] != words[:-1]))
-    indices = np.argsort(words)
+    indices = np.argsort(words, kind="stable")
     words = words[indices]
     return Ordered(indices, _first_and(words[1:] != words[:-1]))
 

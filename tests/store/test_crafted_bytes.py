@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from crafted import crafted, damaged, survives
@@ -91,7 +92,10 @@ def test_damaged_weights(entries: list[bytes]) -> None:
         assert (found[0] > 0).all()
     for entry in entries:
         survives(lambda entry=entry: weighted.weight_of(entry))
-        survives(lambda entry=entry: weighted.changed(1, entry, b"row", -1))
+    olds = pa.array([None, *entries], pa.large_binary()).slice(1)
+    rows, changes = pa.array([b"row"] * len(entries), pa.large_binary()), np.full(len(entries), -1)
+    changed = survives(lambda: weighted.changed(1, olds, rows, changes))
+    assert isinstance(changed, TailraceError) == isinstance(found, TailraceError)
 
 
 @crafted
