@@ -161,7 +161,8 @@ def _next(values: Values, group: bytes, gone: set[bytes], last: bool, before: Be
             continue
         if beginning is not None and not key.startswith(beginning):
             return
-        yield values.encoded([row_of(value)])[0], row_of(value)
-        if len(key) - len(group) <= PART - DIGEST:
+        if len(key) - len(group) <= PART - DIGEST:  # not clipped: the key says it all
+            yield key[len(group) :], row_of(value)
             return
+        yield values.encoded([row_of(value)])[0], row_of(value)
         beginning = beginning or key[: len(group) + PART - DIGEST]

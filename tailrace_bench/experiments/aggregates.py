@@ -35,19 +35,21 @@ class Rates:
         return median([ours / scan for ours, scan in zip(self.epochs, self.scans, strict=True)])
 
 
-def _measured(size: Size, seed: int, sql: str, column: str, keys: int, groups: int, other: str = "uniform") -> Rates:
+def _measured(
+    size: Size, operations: int, seed: int, sql: str, column: str, keys: int, groups: int, other: str = "uniform"
+) -> Rates:
     """Epochs of random operations on one view."""
     rng, epochs, scans, peak = np.random.default_rng(seed), [], [], 0
     with workloads.store() as db:
         create(db, "v", sql)
         for run in range(size.repeats + 1):
-            operations = workloads.operate(db, rng, size.operations, keys, groups=groups, other=other)
+            done = workloads.operate(db, rng, operations, keys, groups=groups, other=other)
             scan = bounds.scan_log(db, "ops", [column])
             with Memory() as memory:
                 epoch = refreshed(db)
             if run:  # the first one warms up
                 epochs.append(epoch.rate)
-                scans.append(operations / scan)
+                scans.append(done / scan)
                 peak = max(peak, memory.peak)
         check(db)
     return Rates(epochs, scans, peak / 2**30)
@@ -85,7 +87,7 @@ def _result(
 
 def sums(size: Size) -> Result:
     """SUM and COUNT by group, by the number of groups."""
-    found = [(groups, _measured(size, 1, SUM, "amount", size.keys, groups)) for groups in size.groups]
+    found = [(groups, _measured(size, size.operations, 1, SUM, "amount", size.keys, groups)) for groups in size.groups]
     goal = Target("SUM and COUNT, 10k groups: share of the log-scan limit", 0.6, dict(found)[10_000].of_scan)
     question = (
         f"How many operations a second does a SUM and COUNT view take on, in epochs of {short(size.operations)} "
@@ -97,12 +99,12 @@ def sums(size: Size) -> Result:
 def extremes(size: Size) -> Result:
     """MIN and MAX by group, by the distribution of the values."""
     found = [
-        (values, _measured(size, 2, EXTREMES, "other", size.keys, 10_000, values))
+        (values, _measured(size, size.usual, 2, EXTREMES, "other", size.keys, 10_000, values))
         for values in ("uniform", "normal", "zipf")
     ]
     question = (
         f"How many operations a second does a MIN and MAX view of 10k groups take on, in epochs of "
-        f"{short(size.operations)} operations on {short(size.keys)} keys (5% deletes), by the distribution of values?"
+        f"{short(size.usual)} operations on {short(size.keys)} keys (5% deletes), by the distribution of values?"
     )
     return _result("extremes", "Least and greatest", question, "distribution of values", found)
 
@@ -110,11 +112,11 @@ def extremes(size: Size) -> Result:
 def aggregation(size: Size) -> Result:
     """Five functions at once, by how many keys are grouped to how many groups."""
     found = [
-        (f"{short(keys)}:{short(groups)}", _measured(size, 3, FIVE, "amount", keys, groups))
+        (f"{short(keys)}:{short(groups)}", _measured(size, size.usual, 3, FIVE, "amount", keys, groups))
         for keys, groups in size.ratios
     ]
     question = (
         f"How many operations a second does a view of SUM, MIN, MAX, AVG and COUNT take on, in epochs of "
-        f"{short(size.operations)} operations, by keys of the table and groups of the view?"
+        f"{short(size.usual)} operations, by keys of the table and groups of the view?"
     )
     return _result("aggregation", "Five aggregates at once", question, "keys : groups", found)

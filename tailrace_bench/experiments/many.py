@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import tailrace as tr
+from tailrace.statements import TOGETHER
 from tailrace_bench import bounds, workloads
 from tailrace_bench.experiments.aggregates import RATE
 from tailrace_bench.harness import Measured, check, create, epochs, line, median, refreshed, short
@@ -48,7 +49,8 @@ def _select(db: tr.Database, count: int, tables: Sequence[str]) -> float:
         low, high = _range(number // len(tables))
         chosen = f"SELECT id, grp, amount FROM {tables[number % len(tables)]} WHERE amount >= {low} AND amount < {high}"
         statements.append(f"CREATE MATERIALIZED VIEW v{number} AS {chosen}")
-    return timed(lambda: db.sql(";\n".join(statements)))[0] / count
+    parts = [statements[begin : begin + TOGETHER] for begin in range(0, count, TOGETHER)]
+    return timed(lambda: [db.sql(";\n".join(part)) for part in parts])[0] / count
 
 
 class _Inserts:
@@ -114,7 +116,7 @@ def multiquery(size: Size) -> Result:
     found: list[tuple[int, list[Measured]]] = []
     for count in SHARED:
         tables = [f"t{i}" for i in range(count)]
-        operations = min(size.operations, 2 * size.updates * count // size.queries)
+        operations = min(size.usual, 2 * size.updates * count // size.queries)
         with workloads.store(tables) as db:
             _select(db, size.queries, tables)
             insert = _Inserts(db, 9, tables)

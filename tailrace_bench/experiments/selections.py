@@ -70,7 +70,7 @@ def _updated(size: Size, seed: int, sql: str, keys: int) -> Rates:
     with workloads.store() as db:
         create(db, "v", sql)
         for run in range(size.repeats + 1):
-            operations = workloads.operate(db, rng, size.operations, keys)
+            operations = workloads.operate(db, rng, size.usual, keys)
             scan = bounds.scan_log(db, "ops")
             epoch = refreshed(db)
             if run:
@@ -100,7 +100,7 @@ def selection(size: Size) -> Result:
         name="selection",
         title="Selection",
         question=f"How many operations a second does a selection take on that writes {short(size.rows)} rows in an "
-        f"epoch of new rows, or nets {short(size.operations)} operations on {short(size.keys)} keys?",
+        f"epoch of new rows, or nets {short(size.usual)} operations on {short(size.keys)} keys?",
         x="rows that are selected",
         y=RATE,
         lines=(
@@ -130,7 +130,7 @@ def projection(size: Size) -> Result:
     return Result(
         name="projection",
         title="Projection",
-        question=f"How many operations a second does a projection take on, in epochs of {short(size.operations)} "
+        question=f"How many operations a second does a projection take on, in epochs of {short(size.usual)} "
         f"operations, by the number of row keys; the last of {short(size.rows)} new rows?",
         x="row keys",
         y=RATE,

@@ -20,6 +20,7 @@ TINY = Size(
     name="tiny",
     repeats=1,
     operations=2_000,
+    usual=2_000,
     rows=1_000,
     updates=1_000,
     tables=(500, 1_000),
