@@ -11,6 +11,7 @@ import tailrace as tr
 from tailrace_bench.measure import timed
 from tailrace_bench.results import Line, Point, Spread, Whose
 
+WARM = 2  # epochs that do not count: Java compiles what runs often
 SAMPLE = 8  # views that are verified where there are many
 
 
@@ -46,7 +47,7 @@ def refreshed(db: tr.Database) -> Measured:
     return Measured(seconds, epoch.operations, epoch.view_rows)
 
 
-def epochs(db: tr.Database, write: Callable[[], object], repeats: int, warm: int = 1) -> list[Measured]:
+def epochs(db: tr.Database, write: Callable[[], object], repeats: int, warm: int = WARM) -> list[Measured]:
     """An epoch after each of so many writes, those to get warm left out."""
     measured = []
     for _ in range(warm + repeats):

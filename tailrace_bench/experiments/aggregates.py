@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrace_bench import bounds, workloads
-from tailrace_bench.harness import check, create, line, median, refreshed, short
+from tailrace_bench.harness import WARM, check, create, line, median, refreshed, short
 from tailrace_bench.measure import Memory
 from tailrace_bench.results import Result, Target, Whose
 from tailrace_bench.size import Size
@@ -42,12 +42,12 @@ def _measured(
     rng, epochs, scans, peak = np.random.default_rng(seed), [], [], 0
     with workloads.store() as db:
         create(db, "v", sql)
-        for run in range(size.repeats + 1):
+        for run in range(WARM + size.repeats):
             done = workloads.operate(db, rng, operations, keys, groups=groups, other=other)
             scan = bounds.scan_log(db, "ops", [column])
             with Memory() as memory:
                 epoch = refreshed(db)
-            if run:  # the first one warms up
+            if run >= WARM:
                 epochs.append(epoch.rate)
                 scans.append(done / scan)
                 peak = max(peak, memory.peak)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import tailrace as tr
 from tailrace_bench import bounds, workloads
 from tailrace_bench.experiments.aggregates import RATE
-from tailrace_bench.harness import check, create, line, median, refreshed, short
+from tailrace_bench.harness import WARM, check, create, line, median, refreshed, short
 from tailrace_bench.results import Result, Target, Whose
 from tailrace_bench.size import Size
 
@@ -62,12 +62,12 @@ def _measured(size: Size, keys: int) -> tuple[list[float], list[bounds.Written]]
     with workloads.store() as db:
         parts = _parts(db, rng, keys)
         create(db, "v", SQL)
-        for run in range(size.repeats + 1):
+        for run in range(WARM + size.repeats):
             rows = workloads.rows(rng, np.arange(size.joined) + run * size.joined, keys)
             for begin in range(0, size.joined, workloads.BATCH):
                 db.table("ops").put_many(rows.slice(begin, workloads.BATCH))
             epoch = refreshed(db)
-            if run:  # the first one warms up
+            if run >= WARM:
                 rates.append(epoch.rate)
                 wanted = rows.join(parts, "grp", join_type="inner").select(["id", "pid", "amount", "price"])
                 limits.append(bounds.write_lmdb(wanted.combine_chunks(), 2))

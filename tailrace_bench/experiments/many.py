@@ -13,7 +13,7 @@ import tailrace as tr
 from tailrace.statements import TOGETHER
 from tailrace_bench import bounds, workloads
 from tailrace_bench.experiments.aggregates import RATE
-from tailrace_bench.harness import Measured, check, create, epochs, line, median, refreshed, short
+from tailrace_bench.harness import WARM, Measured, check, create, epochs, line, median, refreshed, short
 from tailrace_bench.measure import timed
 from tailrace_bench.results import Result, Target, Whose
 from tailrace_bench.size import Size
@@ -76,10 +76,10 @@ def selections(size: Size) -> Result:
     with workloads.store() as db:
         _select(db, count, ["ops"])
         insert = _Inserts(db, 8, ["ops"])
-        for run in range(size.repeats + 1):
+        for run in range(WARM + size.repeats):
             insert(2 * size.updates // count)
             epoch = refreshed(db)
-            if run:  # the first one warms up
+            if run >= WARM:
                 rates.append(epoch.row_rate)
                 limits.append(bounds.write_lmdb(_selected(insert.last, count), 2))
         check(db)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import tailrace as tr
 from tailrace_bench import bounds, workloads
 from tailrace_bench.experiments.aggregates import RATE
-from tailrace_bench.harness import check, create, line, median, refreshed, short
+from tailrace_bench.harness import WARM, check, create, line, median, refreshed, short
 from tailrace_bench.results import Line, Result, Target, Whose
 from tailrace_bench.size import Size
 
@@ -40,11 +40,11 @@ def _inserted(size: Size, seed: int, sql: str, columns: list[str], share: int) -
     rates = Rates()
     with workloads.store() as db:
         create(db, "v", sql)
-        for run in range(size.repeats + 1):
+        for run in range(WARM + size.repeats):
             wanted = _insert(db, rng, run * count, count, share).select(columns)
             scan = bounds.scan_log(db, "ops")
             epoch = refreshed(db)
-            if run:  # the first one warms up
+            if run >= WARM:
                 limit = bounds.write_lmdb(wanted, 1)
                 rates.epochs.append(epoch.rate)
                 rates.scans.append(count / scan)
@@ -69,11 +69,11 @@ def _updated(size: Size, seed: int, sql: str, keys: int) -> Rates:
     rng, rates = np.random.default_rng(seed), Rates()
     with workloads.store() as db:
         create(db, "v", sql)
-        for run in range(size.repeats + 1):
+        for run in range(WARM + size.repeats):
             operations = workloads.operate(db, rng, size.usual, keys)
             scan = bounds.scan_log(db, "ops")
             epoch = refreshed(db)
-            if run:
+            if run >= WARM:
                 rates.epochs.append(epoch.rate)
                 rates.scans.append(operations / scan)
         check(db)

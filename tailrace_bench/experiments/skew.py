@@ -7,7 +7,7 @@ import numpy as np
 import tailrace as tr
 from tailrace_bench import bounds, workloads
 from tailrace_bench.experiments.aggregates import EXTREMES, RATE, SUM
-from tailrace_bench.harness import check, create, line, refreshed, short
+from tailrace_bench.harness import WARM, check, create, line, refreshed, short
 from tailrace_bench.results import Result, Whose
 from tailrace_bench.size import Size
 
@@ -49,11 +49,11 @@ def _measured(size: Size, sql: str, exponent: float, operations: int) -> tuple[l
     rates, scans = [], []
     with workloads.store() as db:
         create(db, "v", sql)
-        for run in range(size.repeats + 1):
+        for run in range(WARM + size.repeats):
             done = _operate(db, rng, edges, names, operations)
             scan = bounds.scan_log(db, "ops")
             epoch = refreshed(db)
-            if run:  # the first one warms up
+            if run >= WARM:
                 rates.append(epoch.rate)
                 scans.append(done / scan)
         check(db)
