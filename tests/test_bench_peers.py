@@ -70,15 +70,9 @@ def test_an_answer_tells_rows_apart() -> None:
     assert answer_of(rows) != answer_of(rows.slice(1))
 
 
-def test_spark_recomputes_every_view(operations: Operations, task: Task) -> None:
-    found, notes = run(SPARK, task.directory, answers(operations, task))
-    assert notes == []
-    assert {figure.view for figure in found} == set(VIEW_NAMES)
-
-
-@pytest.mark.skipif(not DUCKDB.there, reason="DuckDB is not installed (make bench-peers)")
-def test_duckdb_recomputes_every_view(operations: Operations, task: Task) -> None:
-    found, notes = run(DUCKDB, task.directory, answers(operations, task))
+@pytest.mark.parametrize("peer", [peer for peer in (SPARK, DUCKDB) if peer.there], ids=lambda peer: peer.name)
+def test_peers_that_are_there_recompute_every_view(peer: Peer, operations: Operations, task: Task) -> None:
+    found, notes = run(peer, task.directory, answers(operations, task))
     assert notes == []
     assert {figure.view for figure in found} == set(VIEW_NAMES)
 
