@@ -13,6 +13,9 @@ from tailrace_bench.results import Result, Target, Whose
 from tailrace_bench.size import Size
 
 MATCHES = 10
+WHY = (
+    "not profiled yet; in large epochs the join's rows cross to Spark and back, to get to the shards of the view's key"
+)
 SQL = "SELECT o.id, p.pid, o.amount, p.price FROM ops o JOIN parts p ON o.grp = p.grp"
 
 
@@ -49,7 +52,9 @@ def join(size: Size) -> Result:
             ),
         ),
         targets=tuple(
-            Target(f"join, {short(keys)} join keys: share of rows straight into LMDB, in view rows", 0.5, share)
+            Target(
+                f"join, {short(keys)} join keys: share of rows straight into LMDB, in view rows", 0.5, share, why=WHY
+            )
             for keys, share in shares.items()
         ),
         notes=("View rows per second are ten times the operations.",),
