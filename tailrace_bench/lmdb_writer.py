@@ -14,17 +14,17 @@ import time
 
 import lmdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tailrace.store.keys import KeyCodec
+from tailrace.store.order import order
 from tailrace.store.rows import RowCodec
 
 
 def encoded(rows: pa.Table, keys: int) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
     """Sorted keys and their values, as a view's rows are stored."""
     names = KeyCodec([rows.schema.field(i).type for i in range(keys)]).encode(rows.columns[:keys], rows.num_rows)
-    order = pc.sort_indices(names)
-    return names.take(order), RowCodec(rows.schema).encode(rows).take(order)
+    at = pa.array(order(names).indices)
+    return names.take(at), RowCodec(rows.schema).encode(rows).take(at)
 
 
 def write(mode: str, file: str, env: str, keys: int) -> float:
