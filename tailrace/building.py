@@ -14,7 +14,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -67,14 +67,14 @@ class Builder:
         """Make views, the caller having the lock: None if they are done, else the build that `finish` goes on with."""
         self.clear_leftovers()
         rows = self._rows(views)
-        if self.few(views) or not all(v.plan is not None and builds.in_chunks(v.plan) for v in views):
+        if _few(rows, self.chunk) or not all(v.plan is not None and builds.in_chunks(v.plan) for v in views):
             self._at_once(views, replaces, say)
             return None
         return self._catalog.begin(views, replaces, builds.order(list(rows), rows), sum(rows.values()))
 
     def few(self, views: Sequence[ViewDef]) -> bool:
         """Whether the tables that views read are so small that they are built in one go."""
-        return sum(self._rows(views).values()) <= min(self.chunk, builds.AT_ONCE)
+        return _few(self._rows(views), self.chunk)
 
     def _rows(self, views: Sequence[ViewDef]) -> dict[int, int]:
         by_number = {t.id: t for t in self._catalog.tables.values()}
@@ -220,3 +220,7 @@ class Builder:
             for state in states:
                 self._store.drop_state(state)
             self._catalog.clear_leftovers(states)
+
+
+def _few(rows: Mapping[int, int], chunk: int) -> bool:
+    return sum(rows.values()) <= min(chunk, builds.AT_ONCE)

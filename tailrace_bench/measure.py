@@ -42,7 +42,6 @@ class Memory:
 
     def __enter__(self) -> Memory:
         self.peak = 0
-        self.driver = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
         self._thread.start()
@@ -55,7 +54,6 @@ class Memory:
     def _sample(self) -> None:
         me = psutil.Process()
         while not self._stop.wait(0.05):
-            self.driver = max(self.driver, _private(me))
             self.peak = max(self.peak, sum(_private(p) for p in [me, *me.children(recursive=True)]))
 
 

@@ -197,8 +197,8 @@ def gathered(data: pa.Buffer, starts: Vector, ends: Vector, item: np.dtype[Any])
     return np.frombuffer(content(found), item, count=count, offset=int(edges[0]))
 
 
-def joined(parts: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
-    """The cells of the parts, put end to end row by row."""
+def joined(parts: list[pa.LargeBinaryArray | pa.Scalar]) -> pa.LargeBinaryArray:
+    """The cells of the parts, put end to end row by row; a scalar stands in every row."""
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, _NOTHING)
 
 

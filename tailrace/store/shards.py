@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tailrace import faults
 from tailrace.errors import Corrupt, SnapshotGone
-from tailrace.store import batches
+from tailrace.store import arrays, batches
 from tailrace.store.base import Shard, ShardSnapshot, Write
 from tailrace.store.env import Environment
 
@@ -296,8 +296,7 @@ def _merged(
 
 def _prefixed(state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     """The keys of a state as they lie in the shard."""
-    prefix = pa.scalar(_STATE.pack(state), pa.large_binary())
-    return pc.binary_join_element_wise(prefix, keys, pa.scalar(b"", pa.large_binary()))
+    return arrays.joined([pa.scalar(_STATE.pack(state), pa.large_binary()), keys])
 
 
 class LmdbShard(Shard):

@@ -23,7 +23,7 @@ import tailrace as tr
 
 SEED = int(os.environ.get("FAULTS_SEED", "7"))
 ONLY = os.environ.get("FAULTS_ONLY")
-LIMIT = 30 * 60.0  # seconds for ten faults, which take two or three minutes on a quiet machine
+LIMIT = 30 * 60.0  # seconds for ten faults, which take about five minutes beside ten others
 RECORDED = ("totals", "lonely")  # checking them costs a query for each epoch
 SIZES = pytest.mark.parametrize(
     ("small", "master", "share"), [(50_000, "local[2]", 0), (-1, "local[2,4]", 1)], ids=["one-task", "all-shards"]
