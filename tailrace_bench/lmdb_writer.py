@@ -15,7 +15,9 @@ import time
 import lmdb
 import pyarrow as pa
 
+from tailrace.store import arrays
 from tailrace.store.keys import KeyCodec
+from tailrace.store.memory import keep_memory
 from tailrace.store.order import order
 from tailrace.store.rows import RowCodec
 
@@ -23,8 +25,8 @@ from tailrace.store.rows import RowCodec
 def encoded(rows: pa.Table, keys: int) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
     """Sorted keys and their values, as a view's rows are stored."""
     names = KeyCodec([rows.schema.field(i).type for i in range(keys)]).encode(rows.columns[:keys], rows.num_rows)
-    at = pa.array(order(names).indices)
-    return names.take(at), RowCodec(rows.schema).encode(rows).take(at)
+    at = order(names).indices
+    return arrays.taken(names, at), arrays.taken(RowCodec(rows.schema).encode(rows), at)
 
 
 def write(mode: str, file: str, env: str, keys: int) -> float:
@@ -37,13 +39,14 @@ def write(mode: str, file: str, env: str, keys: int) -> float:
         began = time.perf_counter()
         if pairs is None:
             found, values = encoded(table, keys)
-            pairs = list(zip(found.to_pylist(), values.to_pylist(), strict=True))
+            pairs = arrays.pairs([found], values)
         with opened.begin(write=True) as txn, txn.cursor() as cursor:
             cursor.putmulti(pairs)
         return time.perf_counter() - began
 
 
 if __name__ == "__main__":
+    keep_memory()
     for line in iter(sys.stdin.readline, ""):
         mode, file, env, keys = line.rstrip("\n").split("\t")
         print(write(mode, file, env, int(keys)), flush=True)

@@ -13,12 +13,12 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.delta import WEIGHT, column
 from tailrace.maintain.before import Before, located
 from tailrace.maintain.sinks import keyed_write, net_keyed, net_rows, positional, weighted_write
+from tailrace.store.arrays import joined, taken
 from tailrace.store.base import Write
 from tailrace.store.clip import PART, clip, digest
 from tailrace.store.keys import KeyCodec
@@ -27,10 +27,6 @@ from tailrace.store.rows import RowCodec
 from tailrace.store.shards import prefix_range
 from tailrace.store.weighted import ONE, split
 from tailrace.types import Column
-
-
-def join_bytes(left: pa.LargeBinaryArray | pa.Scalar, right: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    return pc.binary_join_element_wise(left, right, pa.scalar(b"", pa.large_binary()))
 
 
 @dataclass(frozen=True)
@@ -77,8 +73,7 @@ class Arranged:
             picked, weights = net_rows(whole.rows, weights)
         else:
             picked, weights = net_keyed(self.entry_keys(whole), whole.rows, weights)
-        at = pa.array(picked)
-        return Net(table.take(at), whole.rows.take(at), weights, whole.groups.take(at))
+        return Net(table.take(pa.array(picked)), taken(whole.rows, picked), weights, taken(whole.groups, picked))
 
     def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
         """Where each row stands: its group, then its identity."""
@@ -88,14 +83,14 @@ class Arranged:
             codec = KeyCodec([types.arrow(self.columns[p].type) for p in self._rest])
             columns = [net.table.column(column(p)) for p in self._rest]
             identities = clip(codec.encode(columns, net.table.num_rows), PART)
-        return join_bytes(net.groups, identities)
+        return joined([net.groups, identities])
 
     def writes(self, net: Net, keys: pa.LargeBinaryArray, before: Before) -> Write:
         """What the entries of the delta's rows become."""
         if self.key is None:
             return weighted_write(self.state, keys, net.rows, net.weights, before)
         at, _ = order(keys)
-        return keyed_write(self.state, keys, join_bytes(ONE, net.rows), at, net.weights[at])
+        return keyed_write(self.state, keys, joined([ONE, net.rows]), at, net.weights[at])
 
     def fetch(self, groups: list[bytes], before: Before) -> Net:
         """All rows of these groups as they were before the epoch."""

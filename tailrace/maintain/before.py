@@ -30,7 +30,6 @@ from tailrace.store.base import ShardSnapshot, Store, Write
 
 _SHARD = struct.Struct(">H")
 LONGEST = 2**31 - 1
-_NOTHING = pa.scalar(b"", pa.large_binary())
 
 
 class Rule(Protocol):
@@ -49,12 +48,8 @@ class Rule(Protocol):
 
 def located(rows: pa.Table, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     """The keys of these rows, each with the number of its row's shard in front."""
-    shards = rows.column(SHARD)
-    if not len(keys):
-        return keys
-    highest = pc.max(shards).as_py()
-    numbers = pa.array([_SHARD.pack(i) for i in range(highest + 1)], pa.large_binary())
-    return pc.binary_join_element_wise(numbers.take(shards.combine_chunks()), keys, _NOTHING)
+    shards = rows.column(SHARD).to_numpy()
+    return arrays.joined([arrays.strided(shards.astype(">u2")), keys]) if len(keys) else keys
 
 
 def spread(write: Write) -> Iterator[tuple[int, Write]]:

@@ -190,9 +190,12 @@ class Compiler:
         A task finds the shard of a row itself, unless its columns are such that only Spark can hash them.
         """
         there = self._stages.single or (only and flow.by == tuple(by)) or self._fragment(flow).is_empty
-        if there and all(is_scalar(flow.fields[p][1]) for p in by):
-            return self._fragment(flow)
-        names = [flow.fields[p][0] for p in by]
+        names = tuple(flow.fields[p][0] for p in by)
+        if all(is_scalar(flow.fields[p][1]) for p in by):
+            if there:
+                return self._fragment(flow)
+            if isinstance(flow.at, Fragment):
+                return self._stages.sent(flow.at, names, shuffled=only)
         rows = self._frame(flow).selectExpr("*", self._stages.shard(names))
         if only and not there:
             rows = self._stages.shuffle(rows)

@@ -14,7 +14,9 @@ import pyspark.worker
 
 import tailrace.maintain.compile
 import tailrace.store.lmdb  # noqa: F401
+from tailrace.store.memory import keep_memory
 
 if __name__ == "__main__":
+    keep_memory()
     gc.freeze()
     pyspark.daemon.manager()

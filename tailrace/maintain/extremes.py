@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.delta import Indices
-from tailrace.maintain.arranged import join_bytes
 from tailrace.maintain.before import Before
+from tailrace.store.arrays import joined, taken
 from tailrace.store.base import Write
 from tailrace.store.clip import DIGEST, PART, clip, clip_one
 from tailrace.store.keys import KeyCodec, normalise
@@ -95,17 +95,17 @@ def move(
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     column, owners, weights = normalise(column.take(pa.array(there))), ids[there], weights[there]
     sort_keys = values.order.encode([column], len(there))
-    entries = join_bytes(groups.take(pa.array(owners)), clip(sort_keys, PART))
+    entries = joined([taken(groups, owners), clip(sort_keys, PART)])
     first, changes = _summed(entries, weights)
-    at = pa.array(first)
-    keys, stored, owners = entries.take(at), values.codec.encode(pa.table({"x": column.take(at)})), owners[first]
+    stored = values.codec.encode(pa.table({"x": column.take(pa.array(first))}))
+    keys, owners = taken(entries, first), owners[first]
     olds = before.values(values.state, keys)
     was, news = changed(values.state, olds, stored, changes)
     came, gone = was == 0, was + changes == 0
     count = np.zeros(len(groups), dtype=np.int64)
     np.add.at(count, owners[came], 1)
     np.subtract.at(count, owners[gone], 1)
-    moved = Moved(count, owners, stored, sort_keys.take(at), keys, came, gone)
+    moved = Moved(count, owners, stored, taken(sort_keys, first), keys, came, gone)
     return moved, Write(values.state, keys, news, olds)
 
 

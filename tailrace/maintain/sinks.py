@@ -20,6 +20,7 @@ from tailrace import types
 from tailrace.delta import WEIGHT, column, firsts, group_ids, sum_by
 from tailrace.errors import Corrupt
 from tailrace.maintain.before import Before, located
+from tailrace.store.arrays import taken
 from tailrace.store.base import Write
 from tailrace.store.clip import clip, digest
 from tailrace.store.keys import KeyCodec
@@ -60,13 +61,13 @@ def net_keyed(
     one, other = at[pair], at[pair + 1]
     opposite = weights[one] + weights[other] == 0
     one, other = one[opposite], other[opposite]
-    same = pc.equal(rows.take(pa.array(one)), rows.take(pa.array(other))).to_numpy(zero_copy_only=False)
+    same = pc.equal(taken(rows, one), taken(rows, other)).to_numpy(zero_copy_only=False)
     totals = weights.copy()
     totals[one[same]] = totals[other[same]] = 0
     simple = sizes == 1
     simple[sizes == 2] = opposite
     rest = at[np.repeat(~simple, sizes)]
-    picked, sums = net_rows(rows.take(pa.array(rest)), weights[rest])
+    picked, sums = net_rows(taken(rows, rest), weights[rest])
     totals[rest] = 0
     totals[rest[picked]] = sums
     at = at[totals[at] != 0]
@@ -118,7 +119,7 @@ def keyed_write(
 
     What a delta takes away was there: nothing is read.
     """
-    keys = keys.take(pa.array(picked))
+    keys = taken(keys, picked)
     fresh = differing(keys)
     count, groups = int(fresh.sum()), np.cumsum(fresh) - 1
     sides = []
@@ -127,7 +128,10 @@ def keyed_write(
         at[groups[side]] = picked[side]
         if (at >= 0).sum() != side.sum():
             raise Corrupt(where=f"state {state}", reason="two rows under one key")
-        sides.append(rows.take(pa.array(at, mask=at < 0)) if side.any() else pa.nulls(count, pa.large_binary()))
+        if side.all():
+            sides.append(taken(rows, at))
+        else:
+            sides.append(rows.take(pa.array(at, mask=at < 0)) if side.any() else pa.nulls(count, pa.large_binary()))
     return Write(state, keys if count == len(keys) else keys.filter(pa.array(fresh)), *sides)
 
 
@@ -136,7 +140,6 @@ def weighted_write(
 ) -> Write:
     """Rows that are counted: the weight in front of the row, the entry gone when it is zero."""
     indices = order(keys).indices
-    at = pa.array(indices)
-    keys = keys.take(at)
+    keys = taken(keys, indices)
     olds = before.values(state, keys)
-    return Write(state, keys, changed(state, olds, rows.take(at), changes[indices])[1], olds)
+    return Write(state, keys, changed(state, olds, taken(rows, indices), changes[indices])[1], olds)

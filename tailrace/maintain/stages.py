@@ -12,7 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace.delta import SHARD
 from tailrace.maintain import program
-from tailrace.maintain.fragments import Fields, Fragment, link
+from tailrace.maintain.exchange import FIELDS as PACKED_FIELDS
+from tailrace.maintain.exchange import Pack, Unpack
+from tailrace.maintain.fragments import Fields, Fragment, arrow_schema, link
 from tailrace.maintain.program import INPUT, fed_name
 from tailrace.source.assignment import Handed
 from tailrace.source.frames import frame
@@ -51,6 +53,13 @@ class Stages:
         if self.single:
             return rows
         return rows.repartitionById(self.tasks, F.expr(f"pmod({SHARD}, {self.tasks})"))
+
+    def sent(self, fragment: Fragment, by: tuple[str, ...], *, shuffled: bool) -> Fragment:
+        """What a fragment gives, in the tasks of its rows' shards; unless `shuffled`, that is left to be done."""
+        packed = self.run([Fragment(Pack(by, self.shards, self.tasks), (fragment,), PACKED_FIELDS)])
+        coming = Fragment(self.shuffle(packed) if shuffled else packed, (), PACKED_FIELDS)
+        fields = (*fragment.fields, (SHARD, "int"))
+        return Fragment(Unpack(arrow_schema(fields)), (coming,), fields)
 
     def tagged(self, frames: Sequence[DataFrame], fields: Sequence[Fields]) -> DataFrame:
         """Several frames as one, each with columns of its own but for the shard, by which they are shuffled."""

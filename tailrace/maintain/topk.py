@@ -25,11 +25,12 @@ import pyarrow as pa
 
 from tailrace import types
 from tailrace.delta import WEIGHT, column
-from tailrace.maintain.arranged import Arranged, Net, join_bytes
+from tailrace.maintain.arranged import Arranged, Net
 from tailrace.maintain.before import Before
 from tailrace.maintain.sinks import positional
 from tailrace.plan.nodes import Order, TopK
 from tailrace.plan.order import ties
+from tailrace.store.arrays import joined
 from tailrace.store.base import Write
 from tailrace.store.clip import DIGEST, PART, clip, digest
 from tailrace.store.keys import Direction, KeyCodec
@@ -68,10 +69,10 @@ class Ordered(Arranged):
         keys = self._sort.encode([table.column(column(p)) for p in positions], table.num_rows)
         if self.key is not None:
             return keys
-        return join_bytes(keys, pa.array([digest(r) for r in rows.to_pylist()], pa.large_binary()))
+        return joined([keys, pa.array([digest(r) for r in rows.to_pylist()], pa.large_binary())])
 
     def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
-        return join_bytes(net.groups, clip(self.sort_keys(net.table, net.rows), PART))
+        return joined([net.groups, clip(self.sort_keys(net.table, net.rows), PART)])
 
     def entries(self, group: bytes, changed: dict[bytes, bytes | None], before: Before, ahead: int) -> Iterator[Entry]:
         """The entries of a partition in order, `changed` ones and those before the epoch, read as they are wanted."""

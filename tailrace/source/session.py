@@ -25,6 +25,8 @@ from tailrace.errors import EnvironmentFault, NoJava
 # Views are total: a row that divides by zero gives NULL, as Spark does without ANSI mode, instead of
 # stopping every view of the store. Adaptive execution would merge partitions that stand for shards. A frame that
 # gives no rows still has to run, because its tasks keep states: Spark must not cut off what it knows to be empty.
+# A task that is run again gives the same rows or, where it might not, those that stand (`Settle`): Spark need not
+# look for differences, which is half of what it does in a shuffle.
 _CUTTING = ("PruneFilters", "PropagateEmptyRelation", "ConvertToLocalRelation")
 SQL_SETTINGS = {
     "spark.sql.optimizer.excludedRules": ",".join(f"org.apache.spark.sql.catalyst.optimizer.{r}" for r in _CUTTING),
@@ -34,6 +36,7 @@ SQL_SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.autoBroadcastJoinThreshold": "10485760",
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
 }
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console

@@ -6,6 +6,8 @@ one: a run of cells inside a buffer is described by `starts` and `ends`, and Arr
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
@@ -197,9 +199,65 @@ def gathered(data: pa.Buffer, starts: Vector, ends: Vector, item: np.dtype[Any])
     return np.frombuffer(content(found), item, count=count, offset=int(edges[0]))
 
 
-def joined(parts: list[pa.LargeBinaryArray | pa.Scalar]) -> pa.LargeBinaryArray:
+def joined(parts: Sequence[pa.LargeBinaryArray | pa.Scalar]) -> pa.LargeBinaryArray:
     """The cells of the parts, put end to end row by row; a scalar stands in every row."""
-    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, _NOTHING)
+    if len(parts) == 1:
+        return parts[0]
+    widths = _widths(parts)
+    return pc.binary_join_element_wise(*parts, _NOTHING) if widths is None else _side_by_side(parts, widths)
+
+
+def pairs(
+    parts: Sequence[pa.LargeBinaryArray | pa.Scalar], values: pa.LargeBinaryArray
+) -> Iterator[tuple[bytes, bytes]]:
+    """Keys, of parts as in `joined`, with their values; where all are of one length they are cut out of one buffer."""
+    widths = _widths([*parts, values])
+    if widths is None:
+        return zip(joined(parts).to_pylist(), values.to_pylist(), strict=True)
+    whole = _side_by_side([*parts, values], widths)
+    return struct.iter_unpack(f"{sum(widths[:-1])}s{widths[-1]}s", content(whole))
+
+
+def _widths(parts: Sequence[pa.LargeBinaryArray | pa.Scalar]) -> list[int] | None:
+    found = [len(p.as_py()) if isinstance(p, pa.Scalar) else width(p) for p in parts]
+    known = [size for size in found if size is not None]
+    return known if len(known) == len(found) else None
+
+
+def _side_by_side(parts: Sequence[pa.LargeBinaryArray | pa.Scalar], widths: Sequence[int]) -> pa.LargeBinaryArray:
+    count = next(len(p) for p in parts if not isinstance(p, pa.Scalar))
+    whole = np.empty((count, sum(widths)), np.uint8)
+    at = 0
+    for part, size in zip(parts, widths, strict=True):
+        one = isinstance(part, pa.Scalar)
+        whole[:, at : at + size] = np.frombuffer(part.as_py(), np.uint8) if one else records(part, size)
+        at += size
+    return cells(whole.reshape(-1), np.arange(count + 1) * at)
+
+
+def taken(array: pa.LargeBinaryArray, at: Vector) -> pa.LargeBinaryArray:
+    """The cells at these places; those of one length are taken as records, three times faster."""
+    size = width(array)
+    if not size or not len(at):
+        return array.take(pa.array(at))
+    whole = pa.Array.from_buffers(pa.binary(size), len(array), [None, pa.py_buffer(records(array, size))])
+    found = whole.take(pa.array(at))
+    return cells(found.buffers()[1], np.arange(len(at) + 1) * size)
+
+
+def width(array: pa.LargeBinaryArray) -> int | None:
+    """How long each of the cells is; None if they differ, or one is NULL."""
+    edges = offsets(array)
+    if array.null_count or len(edges) < 2:
+        return None
+    size = int(edges[1] - edges[0])
+    return size if (edges[1:] - edges[:-1] == size).all() else None
+
+
+def records(array: pa.LargeBinaryArray, size: int) -> Vector:
+    """Cells of one length as the rows of a matrix, without a copy."""
+    first = int(offsets(array)[0])
+    return np.frombuffer(content(array), np.uint8, count=len(array) * size, offset=first).reshape(len(array), size)
 
 
 def bytes_of(array: pa.Array | pa.ChunkedArray) -> pa.LargeBinaryArray:

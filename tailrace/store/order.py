@@ -1,7 +1,8 @@
 """Binary keys in order.
 
-Most keys are short, of one length, and alike but for a few bytes: the marks of columns, high bytes of numbers. Where
-the bytes in which any of them differ are eight at most, keys are sorted as numbers, five times faster than as bytes.
+Most keys are short, of one length, and alike but for a few bits: the marks of columns, high bits of numbers. Where
+the bits in which any of them differ fit a word, keys are sorted as numbers, five times faster than as bytes; with room
+for a key's place among them beside those bits, twice as fast again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import pyarrow.compute as pc
 from tailrace.store import arrays
 from tailrace.store.arrays import Vector
 
-_WORD = 8  # bytes
+_WORD = 64  # bits
+_BLOCK = 64  # keys that are looked at side by side
 
 
 class Ordered(NamedTuple):
@@ -32,14 +34,21 @@ class Ordered(NamedTuple):
 
 def order(keys: pa.LargeBinaryArray) -> Ordered:
     """Equal keys stay in the order in which they came."""
-    words = packed(keys)
-    if words is None:
+    found = packed(keys)
+    if found is None:
         indices = pc.sort_indices(keys).to_numpy().astype(np.int64)
         return Ordered(indices, differing(keys.take(pa.array(indices))))
+    words, bits = found
     if (words[1:] >= words[:-1]).all():
         return Ordered(np.arange(len(words)), _first_and(words[1:] != words[:-1]))
-    indices = np.argsort(words, kind="stable")
-    words = words[indices]
+    room = (len(words) - 1).bit_length()
+    if bits + room <= _WORD:
+        both = words << np.uint64(room) | np.arange(len(words), dtype=np.uint64)
+        both.sort()
+        indices, words = (both & np.uint64((1 << room) - 1)).astype(np.int64), both >> np.uint64(room)
+    else:
+        indices = np.argsort(words, kind="stable")
+        words = words[indices]
     return Ordered(indices, _first_and(words[1:] != words[:-1]))
 
 
@@ -49,27 +58,33 @@ def differing(keys: pa.LargeBinaryArray) -> Vector:
     return _first_and(pc.not_equal(keys.slice(1), before).to_numpy(zero_copy_only=False))[: len(keys)]
 
 
-def packed(keys: pa.LargeBinaryArray) -> Vector | None:
-    """A number for each key, equal and ordered as the keys are; None if they differ too much for that."""
-    count = len(keys)
-    if not count or keys.null_count:
+def packed(keys: pa.LargeBinaryArray) -> tuple[Vector, int] | None:
+    """A number for each key, equal and ordered as the keys are, and its bits; None if they differ too much for that."""
+    width = arrays.width(keys)
+    if width is None:
         return None
-    edges = arrays.offsets(keys)
-    width = int(edges[1] - edges[0])
-    if not (np.diff(edges) == width).all():
+    cells = arrays.records(keys, width)
+    sizes = [int(byte).bit_length() for byte in _varying(cells)]
+    if sum(sizes) > _WORD:
         return None
-    data = np.frombuffer(arrays.content(keys), np.uint8, count=count * width, offset=int(edges[0]))
-    cells = data.reshape(count, width)
-    places: list[int] = []
-    for place in range(width):
-        if (cells[:, place] != cells[0, place]).any():
-            places.append(place)
-            if len(places) > _WORD:
-                return None
-    words = np.zeros((count, _WORD), np.uint8)
-    for at, place in enumerate(reversed(places)):
-        words[:, at] = cells[:, place]
-    return words.reshape(-1).view("<u8")
+    words = np.zeros(len(keys), np.uint64)
+    for place, size in enumerate(sizes):
+        if size:
+            words <<= np.uint64(size)
+            words |= cells[:, place] & np.uint8((1 << size) - 1)
+    return words, sum(sizes)
+
+
+def _varying(cells: Vector) -> Vector:
+    """For each byte of a key those bits in which not all keys agree."""
+    count, width = cells.shape
+    even = count - count % _BLOCK
+    wide = cells[:even].reshape(even // _BLOCK, _BLOCK * width)  # long rows: NumPy is slow on many short ones
+    ones, alike = np.bitwise_or.reduce(cells[even:], axis=0), np.bitwise_and.reduce(cells[even:], axis=0)
+    ones |= np.bitwise_or.reduce(np.bitwise_or.reduce(wide, axis=0).reshape(_BLOCK, width), axis=0)
+    alike &= np.bitwise_and.reduce(np.bitwise_and.reduce(wide, axis=0).reshape(_BLOCK, width), axis=0)
+    varying: Vector = ones ^ alike
+    return varying
 
 
 def _first_and(differs: Vector) -> Vector:

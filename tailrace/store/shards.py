@@ -12,13 +12,13 @@ mechanism makes a retried task see what its first attempt saw, and a reader the 
 from __future__ import annotations
 
 import struct
+import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tailrace import faults
 from tailrace.errors import Corrupt, SnapshotGone
@@ -29,6 +29,8 @@ from tailrace.store.env import Environment
 DATABASES = ("data", "undo", "marks")
 CHUNK = 4096  # undo entries per chunk: large enough to write fast, small enough for a point read
 KEPT = 8  # chunks of an undo record that a snapshot holds on to
+# Each put gives up Python's interpreter lock: threads that put side by side would hand it to and fro. Commits run so.
+_putting = threading.Lock()
 _STATE = struct.Struct(">I")
 _EPOCH = struct.Struct(">IQ")
 _CHUNK = struct.Struct(">IQI")
@@ -319,19 +321,23 @@ class LmdbShard(Shard):
         with self._env.write() as txn:
             self._env.handle.reader_check()  # a killed reader would keep freed pages from being used again
             for write in writes:
-                found = _mark(txn, self._marks, write.state)
-                if found is not None and found.applied >= epoch:
-                    continue
-                mark, oldest = found or Mark(0, 0), epoch
-                if write.olds is not None:
-                    oldest = self._let_go(txn, write.state, mark, keep)
-                    self._write_undo(txn, epoch, write, write.olds)
-                self._write_data(txn, write)
-                txn.put(_STATE.pack(write.state), _MARK.pack(epoch, oldest), db=self._marks)
-                wrote = True
+                with _putting:
+                    wrote |= self._apply_one(txn, epoch, write, keep)
             faults.point("shard.commit")
         faults.point("shard.committed")
         return wrote
+
+    def _apply_one(self, txn: Any, epoch: int, write: Write, keep: int) -> bool:
+        found = _mark(txn, self._marks, write.state)
+        if found is not None and found.applied >= epoch:
+            return False
+        mark, oldest = found or Mark(0, 0), epoch
+        if write.olds is not None:
+            oldest = self._let_go(txn, write.state, mark, keep)
+            self._write_undo(txn, epoch, write, write.olds)
+        self._write_data(txn, write)
+        txn.put(_STATE.pack(write.state), _MARK.pack(epoch, oldest), db=self._marks)
+        return True
 
     def _let_go(self, txn: Any, state: int, mark: Mark, keep: int) -> int:
         """Delete undo records of epochs up to `keep`; the oldest readable epoch from now on."""
@@ -351,16 +357,18 @@ class LmdbShard(Shard):
         txn.put(_EPOCH.pack(write.state, epoch), _COUNT.pack(chunks), db=self._undo)
 
     def _write_data(self, txn: Any, write: Write) -> None:
-        keys, gone = _prefixed(write.state, write.keys), write.values.is_null()
-        puts = keys, write.values
-        if write.values.null_count:
-            puts = keys.filter(pc.invert(gone)), write.values.drop_null()
-        if len(puts[0]):
+        keys, values = write.keys, write.values
+        if values.null_count:
+            keys, values = keys.filter(values.is_valid()), values.drop_null()
+        if len(keys):
+            prefix = _STATE.pack(write.state)
             with txn.cursor(self._data) as cursor:
-                beyond = not cursor.last() or cursor.key() < puts[0][0].as_py()  # then pages are filled one by one
-                cursor.putmulti(zip(puts[0].to_pylist(), puts[1].to_pylist(), strict=True), append=beyond)
+                beyond = (
+                    not cursor.last() or cursor.key() < prefix + keys[0].as_py()
+                )  # then pages are filled one by one
+                cursor.putmulti(arrays.pairs([pa.scalar(prefix, pa.large_binary()), keys], values), append=beyond)
         if write.values.null_count:
-            for key in keys.filter(gone).to_pylist():
+            for key in _prefixed(write.state, write.keys.filter(write.values.is_null())).to_pylist():
                 txn.delete(key, db=self._data)
 
     def drop(self, state: int) -> None:

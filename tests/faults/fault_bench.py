@@ -125,7 +125,7 @@ class Bench:
         return int(pid) if word == "met" else None
 
     def wait_until_met(self, point: str) -> int:
-        pid = until(lambda: self.met(point), f"a process to pass {point}, {self.runner.said[-3:]}")
+        pid = until(lambda: self.met(point), f"a process to pass {point}", lambda: self.runner.said[-3:])
         assert pid is not None
         self.moment = time.monotonic()
         return pid
@@ -148,7 +148,7 @@ class Bench:
             return now.lag_operations == 0 and not now.building and self.db._store.document("intent") is None
 
         self.written()
-        until(settled, f"views to have everything: {self.db.status()}, {self.runner.said[-3:]}")
+        until(settled, "views to have everything", lambda: (self.db.status(), self.runner.said[-3:]))
 
     def check(self) -> None:
         """No acknowledged write is lost, nothing is applied twice, all views are right, nobody saw a wrong state."""

@@ -16,16 +16,16 @@ from typing import Any, TypeVar
 import psutil
 
 HERE = Path(__file__).parent
-PATIENCE = 120.0
+PATIENCE = 300.0  # seconds, after which something hangs: however busy the machine is
 
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
-    """Wait for a condition; what it gives when it holds."""
-    end = time.monotonic() + patience
+def until(condition: Callable[[], T], what: str, now: Callable[[], object] = str) -> T:
+    """Wait for a condition; what it gives when it holds. `now` tells how things stand if it never does."""
+    end = time.monotonic() + PATIENCE
     while not (found := condition()):
-        assert time.monotonic() < end, f"waited for {what}"
+        assert time.monotonic() < end, f"waited for {what}: {now()}"
         time.sleep(0.02)
     return found
 
@@ -70,7 +70,7 @@ class Child:
             assert self.alive or self.count(word) >= count, f"{self.process.args} ended: {self.log.read_text()[-3000:]}"
             return self.count(word) >= count
 
-        until(heard, f"{word!r}, said {self.said[-5:]}, {self.log.read_text()[-1000:]}")
+        until(heard, repr(word), lambda: (self.said[-5:], self.log.read_text()[-1000:]))
         return self.last(word)
 
     def tell(self, line: object) -> None:

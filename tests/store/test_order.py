@@ -38,11 +38,25 @@ def test_order_is_that_of_bytes(values: list[bytes], skipped: int) -> None:
 
 def test_keys_that_differ_little_are_numbers() -> None:
     few = binary([b"\x00\x07\x01" + n.to_bytes(8) for n in (3, 2**40, 2**41, 1)])
-    numbers = packed(few)
-    assert numbers is not None
+    found = packed(few)
+    assert found is not None
+    numbers, bits = found
     assert np.argsort(numbers).tolist() == [3, 0, 1, 2]
+    assert bits == 4  # two of the highest byte that differs, two of the lowest
     assert packed(binary([bytes(9), b"\xff" * 9])) is None
     assert packed(binary([b"a", b"ab"])) is None
+
+
+@pytest.mark.parametrize("bits", [0, 20, 57, 64], ids="{} bits".format)
+@pytest.mark.parametrize("count", [1, 64, 1000])
+def test_many_keys_in_order(bits: int, count: int) -> None:
+    """With room for their places beside them or without."""
+    numbers = np.random.default_rng(1).integers(0, 2**bits - 1, count, np.uint64, endpoint=True)
+    numbers = np.concatenate([numbers, numbers[: count // 2]])
+    keys = binary([b"\x01" + int(n).to_bytes(8) for n in numbers])
+    indices, fresh = order(keys)
+    assert indices.tolist() == np.argsort(numbers, kind="stable").tolist()
+    assert int(fresh.sum()) == len(set(numbers.tolist()))
 
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(-2, 2)), max_size=30)
