@@ -18,14 +18,14 @@ from tailrace import types
 from tailrace.delta import WEIGHT, column
 from tailrace.maintain.before import Before, located
 from tailrace.maintain.sinks import keyed_write, net_keyed, net_rows, positional, weighted_write
-from tailrace.store.arrays import joined, taken
+from tailrace.store.arrays import joined, taken, without
 from tailrace.store.base import Write
 from tailrace.store.clip import PART, clip, digest
 from tailrace.store.keys import KeyCodec
 from tailrace.store.order import order
 from tailrace.store.rows import RowCodec
 from tailrace.store.shards import prefix_range
-from tailrace.store.weighted import ONE, split
+from tailrace.store.weighted import ONE, WIDTH, weights_of
 from tailrace.types import Column
 
 
@@ -94,20 +94,19 @@ class Arranged:
 
     def fetch(self, groups: list[bytes], before: Before) -> Net:
         """All rows of these groups as they were before the epoch."""
-        found: list[bytes] = []
-        owners: list[bytes] = []
         if self.single:
             got = before.get_many(self.state, groups)
-            owners, found = list(got.keys()), list(got.values())
+            owners, found = pa.array(list(got.keys()), pa.large_binary()), list(got.values())
         else:
-            for group in groups:
-                for _, value in before.scan(self.state, *prefix_range(group)):
-                    owners.append(group)
-                    found.append(value)
-        weights, listed = split(found)
-        rows = pa.array(listed, pa.large_binary())
+            there = list(before.under(self.state, sorted(groups)))
+            found = [value for _, values in there for value in values]
+            counts = np.array([len(values) for _, values in there], np.int64)
+            names = pa.array([group for group, _ in there], pa.large_binary())
+            owners = taken(names, np.repeat(np.arange(len(there)), counts))
+        entries = pa.array(found, pa.large_binary())
+        rows = without(entries, WIDTH)
         table = pa.Table.from_batches([self._rows.decode(rows)])
-        return Net(table, rows, weights, pa.array(owners, pa.large_binary()))
+        return Net(table, rows, weights_of(entries), owners)
 
     def difference(self, new: Net, old: Net) -> Net:
         """The rows of one that are not in the other, as multisets: those that came, and less those that went."""

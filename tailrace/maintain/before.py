@@ -21,7 +21,6 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tailrace.delta import SHARD
 from tailrace.source.assignment import Assignment
@@ -29,7 +28,6 @@ from tailrace.store import arrays
 from tailrace.store.base import ShardSnapshot, Store, Write
 
 _SHARD = struct.Struct(">H")
-LONGEST = 2**31 - 1
 
 
 class Rule(Protocol):
@@ -65,7 +63,7 @@ def _apart(keys: pa.LargeBinaryArray) -> Iterator[tuple[int, pa.LargeBinaryArray
         return
     edges, data = arrays.offsets(keys)[:-1], np.frombuffer(arrays.content(keys), np.uint8)
     numbers = data[edges].astype(np.int64) << 8 | data[edges + 1]
-    inside = pc.binary_slice(keys, _SHARD.size, LONGEST)  # Arrow 26 fails on a slice without an end
+    inside = arrays.without(keys, _SHARD.size)
     starts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1, [len(numbers)])).tolist()
     for start, end in pairwise(starts):
         yield int(numbers[start]), inside.slice(start, end - start), (start, end)
@@ -134,6 +132,13 @@ class Before:
         for number, inside, _ in _apart(keys):
             found += self.shard(number).values(state, inside)
         return pa.array(found, pa.large_binary())
+
+    def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
+        """Each of the prefixes, fastest in order, with the values of the keys that begin with it."""
+        if not self._blank:
+            for number, inside in _by_shard(prefixes).items():
+                for prefix, values in zip(inside, self._shard(number).under(state, inside), strict=True):
+                    yield number + prefix, values
 
     def scan(self, state: int, low: bytes, high: bytes | None, ahead: int = 256) -> Iterator[tuple[bytes, bytes]]:
         """Entries in order, all of one shard; `ahead` is how many are read at a time."""

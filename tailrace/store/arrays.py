@@ -25,6 +25,7 @@ LONG_DIGITS = 18
 """Decimals of up to this many digits have an unscaled value that fits 64 bits (Spark's limit, too)."""
 
 _NOTHING = pa.scalar(b"", LARGE_BINARY)
+_LONGEST = 2**31 - 1
 _EXACT = Context(prec=76)
 _STORAGE = {
     pa.bool_(): "<u1",
@@ -233,6 +234,11 @@ def _side_by_side(parts: Sequence[pa.LargeBinaryArray | pa.Scalar], widths: Sequ
         whole[:, at : at + size] = np.frombuffer(part.as_py(), np.uint8) if one else records(part, size)
         at += size
     return cells(whole.reshape(-1), np.arange(count + 1) * at)
+
+
+def without(array: pa.LargeBinaryArray, count: int) -> pa.LargeBinaryArray:
+    """The cells less their first bytes, so many."""
+    return pc.binary_slice(array, count, _LONGEST)  # Arrow 26 fails on a slice without an end
 
 
 def taken(array: pa.LargeBinaryArray, at: Vector) -> pa.LargeBinaryArray:

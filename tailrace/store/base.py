@@ -163,6 +163,10 @@ class ShardSnapshot(ABC):
         """Entries with low <= key < high in key order, in runs of at most `size`."""
 
     @abstractmethod
+    def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[list[bytes]]:
+        """For each of the prefixes, fastest in order, the values of the keys that begin with it."""
+
+    @abstractmethod
     def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Entries with low <= key < high, last first."""
 

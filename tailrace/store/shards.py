@@ -256,6 +256,21 @@ class LmdbShardSnapshot(ShardSnapshot):
         if run:
             yield run
 
+    def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[list[bytes]]:
+        if self._laid_over(state):
+            for prefix in prefixes:
+                yield [value for run in self.scan(state, *prefix_range(prefix)) for _, value in run]
+            return
+        with self._txn.cursor(self._data) as cursor:
+            for prefix in prefixes:
+                low, found = _STATE.pack(state) + prefix, []
+                if cursor.set_range(low):
+                    for key, value in cursor.iternext():
+                        if not key.startswith(low):
+                            break
+                        found.append(value)
+                yield found
+
     def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         if self._laid_over(state):
             yield from reversed([entry for run in self.scan(state, low, high) for entry in run])

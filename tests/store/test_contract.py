@@ -252,6 +252,22 @@ def test_shards_go_back_to_every_epoch_that_is_kept(store: Store) -> None:
         entries(store, 0)
 
 
+def test_values_under_prefixes(store: Store) -> None:
+    """The same with later epochs laid over the entries as without."""
+    shard = store.shard(0)
+    keys = [b"a\x00", b"a\x01", b"ab", b"b", b"b\xff", b"c"]
+    shard.apply(1, [Write.of(7, keys, keys, [None] * len(keys)), Write.of(8, [b"b"], [b"other"], [None])], 0)
+    wanted = [[b"a\x00", b"a\x01", b"ab"], [b"ab"], [b"b", b"b\xff"], [], [b"c"]]
+    prefixes = [b"a", b"ab", b"b", b"bb", b"c"]
+    with shard.at(1) as snapshot:
+        assert list(snapshot.under(7, prefixes)) == wanted
+    shard.apply(2, [Write.of(7, [b"ab", b"bb"], [None, b"new"], [b"ab", None])], 0)
+    with shard.at(1) as snapshot:
+        assert list(snapshot.under(7, prefixes)) == wanted
+    with shard.at(2) as snapshot:
+        assert list(snapshot.under(7, prefixes)) == [wanted[0][:2], [], [b"b", b"new", b"b\xff"], [b"new"], [b"c"]]
+
+
 def test_an_epoch_is_applied_once(store: Store) -> None:
     shard = store.shard(0)
     first = Write.of(7, [b"a"], [b"1"], [None])
