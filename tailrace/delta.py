@@ -2,8 +2,8 @@
 
     +n  the row was inserted n times        -n  it was deleted n times        0  nothing happened to it
 
-A delta is a DataFrame between stages and an Arrow table inside one. Rows with equal columns may come
-in any order and any number; only the sum of their weights has a meaning.
+A delta is an Arrow table inside a stage; between stages it is a DataFrame, of rows or of batches of them. Rows
+with equal columns may come in any order and any number; only the sum of their weights has a meaning.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ class Size:
 
     operations   of one epoch of sums, and of what sums are compared with
     usual        of one epoch where the rate of anything else is asked
-    rows         of a view, where writing it is the question
+    rows         that are written straight into LMDB, to see how fast it is
     updates      view rows of one epoch where many views share a table
     tables       rows of tables, where that is the axis
     deltas       operations of an epoch, where that is the axis
@@ -79,7 +79,7 @@ Size.QUICK = Size(
 )
 Size.FULL = Size(
     name="full",
-    repeats=2,
+    repeats=3,
     operations=2_000_000,
     usual=500_000,
     rows=500_000,

@@ -12,24 +12,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from tailrace.delta import SHARD
-from tailrace.maintain.program import Tables, Task
+from tailrace.maintain.program import Linear, Tables, Task
 from tailrace.store.place import place
 
 PACKED = "_packed"
-FIELDS = ((SHARD, "int"), (PACKED, "binary"))  # what travels
+PACKED_FIELDS = ((SHARD, "int"), (PACKED, "binary"))  # what travels: a shard of the task it is for, and a batch
 PIECE = 4 << 20  # bytes in a batch, or so
 
 
 @dataclass(frozen=True)
-class Pack:
-    """Batches of rows, each with the number of the task that it is for.
+class Pack(Linear):
+    """Batches of rows, each with the first shard of the task that it is for.
 
     `by` are the columns whose hash says in which of the `shards` a row belongs; a task has every `tasks`-th of them.
     """
 
+    schema: pa.Schema
     by: tuple[str, ...]
     shards: int
     tasks: int
@@ -38,17 +40,18 @@ class Pack:
         (rows,) = inputs
         if rows is None or not rows.num_rows:
             return None
+        rows = rows.select(self.schema.names).cast(self.schema)  # the other side reads bytes, and trusts the schema
         shards = place([rows.column(n) for n in self.by], self.shards, rows.num_rows)
-        rows = rows.append_column(SHARD, pa.array(shards)).combine_chunks()
-        numbers: list[int] = []
-        pieces: list[pa.Array] = []
-        for number in range(self.tasks):
-            for batch in _pieces(rows.filter(pa.array(shards % self.tasks == number))):
-                numbers.append(number)
+        tasks = (shards % self.tasks).astype(np.uint16)
+        rows = rows.append_column(SHARD, pa.array(shards)).take(pa.array(np.argsort(tasks, kind="stable")))
+        sizes = np.bincount(tasks, minlength=self.tasks)
+        numbers: list[pa.Array] = []
+        pieces: list[pa.Array] = []  # an array for each: all of them may be more than one array holds
+        for number, (end, size) in enumerate(zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True)):
+            for batch in _pieces(rows.slice(end - size, size)):
+                numbers.append(pa.array([number], pa.int32()))
                 pieces.append(pa.array([batch.serialize().to_pybytes()], pa.binary()))
-        # a chunk for each batch: all of them may be more than one array holds
-        chunks = pa.chunked_array([pa.array([n], pa.int32()) for n in numbers])
-        return pa.Table.from_arrays([chunks, pa.chunked_array(pieces)], names=[SHARD, PACKED])
+        return pa.Table.from_arrays([pa.chunked_array(numbers), pa.chunked_array(pieces)], names=[SHARD, PACKED])
 
 
 @dataclass(frozen=True)
@@ -66,5 +69,10 @@ class Unpack:
 
 
 def _pieces(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    size = max(1, rows.num_rows * PIECE // max(1, rows.nbytes))
-    yield from rows.combine_chunks().to_batches(max_chunksize=size)
+    """Batches none of which is much larger than wanted, unless one row is; wide rows may stand together."""
+    if rows.nbytes > PIECE and rows.num_rows > 1:
+        half = rows.num_rows // 2
+        yield from _pieces(rows.slice(0, half))
+        yield from _pieces(rows.slice(half))
+    else:
+        yield from rows.combine_chunks().to_batches()

@@ -87,6 +87,10 @@ class Operator(Protocol):
     def run(self, inputs: Tables, task: Task) -> pa.Table | None: ...
 
 
+class Linear:
+    """An operator that can do some rows without knowing the others."""
+
+
 @dataclass(frozen=True)
 class Read:
     """The delta of a table."""
@@ -100,8 +104,16 @@ class Read:
         return _with_weights(pa.Table.from_batches(batches)) if batches else None
 
     def stream(self, task: Task) -> Iterator[pa.Table]:
+        """The same, some rows at a time."""
+        batches, rows = [], 0
         for batch in read_delta(task.store, self.table, task.nodes, task.work, self.positions, net=self.net):
-            yield _with_weights(pa.Table.from_batches([batch]))
+            batches.append(batch)
+            rows += batch.num_rows
+            if rows >= EMITTED:
+                yield _with_weights(pa.Table.from_batches(batches))
+                batches, rows = [], 0
+        if batches:
+            yield _with_weights(pa.Table.from_batches(batches))
 
 
 @dataclass(frozen=True)
@@ -129,7 +141,7 @@ class Fed:
 
 
 @dataclass(frozen=True)
-class Where:
+class Where(Linear):
     condition: Expression
 
     def run(self, inputs: Tables, task: Task) -> pa.Table | None:
@@ -138,7 +150,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Select:
+class Select(Linear):
     """Expressions under their names, and `_weight` as it was."""
 
     items: tuple[tuple[str, Expression], ...]
@@ -235,8 +247,8 @@ class Program:
 
     @property
     def streams(self) -> bool:
-        """Whether a batch can be done without knowing the others: a delta that is read and passed on."""
-        linear = all(isinstance(o, Where | Select) for o, _ in self.operators[1:])
+        """Whether rows can be done without knowing the others: a delta that is read and passed on."""
+        linear = all(isinstance(o, Linear) for o, _ in self.operators[1:])
         return isinstance(self.operators[0][0], Read) and linear and len(self.roots) == 1
 
     def run(

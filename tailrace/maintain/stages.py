@@ -12,8 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace.delta import SHARD
 from tailrace.maintain import program
-from tailrace.maintain.exchange import FIELDS as PACKED_FIELDS
-from tailrace.maintain.exchange import Pack, Unpack
+from tailrace.maintain.exchange import PACKED_FIELDS, Pack, Unpack
 from tailrace.maintain.fragments import Fields, Fragment, arrow_schema, link
 from tailrace.maintain.program import INPUT, fed_name
 from tailrace.source.assignment import Handed
@@ -56,7 +55,7 @@ class Stages:
 
     def sent(self, fragment: Fragment, by: tuple[str, ...], *, shuffled: bool) -> Fragment:
         """What a fragment gives, in the tasks of its rows' shards; unless `shuffled`, that is left to be done."""
-        packed = self.run([Fragment(Pack(by, self.shards, self.tasks), (fragment,), PACKED_FIELDS)])
+        packed = self.run([Fragment(Pack(fragment.schema, by, self.shards, self.tasks), (fragment,), PACKED_FIELDS)])
         coming = Fragment(self.shuffle(packed) if shuffled else packed, (), PACKED_FIELDS)
         fields = (*fragment.fields, (SHARD, "int"))
         return Fragment(Unpack(arrow_schema(fields)), (coming,), fields)

@@ -10,14 +10,13 @@ import ctypes
 
 import pyarrow as pa
 
-KEPT = 1 << 30  # bytes that a process holds on to
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
+_LARGEST = (1 << 30, 32 << 20)  # bytes of a column that is kept; older ones allow no more than the latter
 
 
 def keep_memory() -> None:
     """Let malloc keep what is freed, for Arrow too, where the C library can do that."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_TRIM_THRESHOLD, KEPT)
-        mallopt(_MMAP_THRESHOLD, KEPT)
+    if mallopt is not None and any(mallopt(_MMAP_THRESHOLD, size) for size in _LARGEST):
+        mallopt(_TRIM_THRESHOLD, _LARGEST[0])
         pa.set_memory_pool(pa.system_memory_pool())

@@ -29,7 +29,8 @@ from tailrace.store.env import Environment
 DATABASES = ("data", "undo", "marks")
 CHUNK = 4096  # undo entries per chunk: large enough to write fast, small enough for a point read
 KEPT = 8  # chunks of an undo record that a snapshot holds on to
-# Each put gives up Python's interpreter lock: threads that put side by side would hand it to and fro. Commits run so.
+# Each put gives up Python's interpreter lock: threads that put at the same time would hand it to and fro. Commits,
+# which wait for the disk, run side by side.
 _putting = threading.Lock()
 _STATE = struct.Struct(">I")
 _EPOCH = struct.Struct(">IQ")
@@ -336,8 +337,7 @@ class LmdbShard(Shard):
         with self._env.write() as txn:
             self._env.handle.reader_check()  # a killed reader would keep freed pages from being used again
             for write in writes:
-                with _putting:
-                    wrote |= self._apply_one(txn, epoch, write, keep)
+                wrote |= self._apply_one(txn, epoch, write, keep)
             faults.point("shard.commit")
         faults.point("shard.committed")
         return wrote
@@ -377,11 +377,11 @@ class LmdbShard(Shard):
             keys, values = keys.filter(values.is_valid()), values.drop_null()
         if len(keys):
             prefix = _STATE.pack(write.state)
-            with txn.cursor(self._data) as cursor:
-                beyond = (
-                    not cursor.last() or cursor.key() < prefix + keys[0].as_py()
-                )  # then pages are filled one by one
-                cursor.putmulti(arrays.pairs([pa.scalar(prefix, pa.large_binary()), keys], values), append=beyond)
+            first = prefix + keys[0].as_py()
+            entries = arrays.pairs([pa.scalar(prefix, pa.large_binary()), keys], values)
+            with _putting, txn.cursor(self._data) as cursor:
+                beyond = not cursor.last() or cursor.key() < first  # then pages are filled one by one
+                cursor.putmulti(entries, append=beyond)
         if write.values.null_count:
             for key in _prefixed(write.state, write.keys.filter(write.values.is_null())).to_pylist():
                 txn.delete(key, db=self._data)

@@ -40,7 +40,7 @@ class Rates:
 
 def _inserted(size: Size, seed: int, sql: str, columns: list[str], share: int) -> Rates:
     """Epochs of new rows, of which a view has a share; beside writing its rows straight into LMDB."""
-    rng, count = np.random.default_rng(seed), size.rows * 100 // share
+    rng, count = np.random.default_rng(seed), size.operations
     rates = Rates()
     with workloads.store() as db:
         create(db, "v", sql)
@@ -103,8 +103,8 @@ def selection(size: Size) -> Result:
     return Result(
         name="selection",
         title="Selection",
-        question=f"How many operations a second does a selection take on that writes {short(size.rows)} rows in an "
-        f"epoch of new rows, or nets {short(size.usual)} operations on {short(size.keys)} keys?",
+        question=f"How many operations a second does a selection take on, in epochs of {short(size.operations)} "
+        f"new rows, or of {short(size.usual)} operations on {short(size.keys)} keys?",
         x="rows that are selected",
         y=RATE,
         lines=(
@@ -135,7 +135,7 @@ def projection(size: Size) -> Result:
         name="projection",
         title="Projection",
         question=f"How many operations a second does a projection take on, in epochs of {short(size.usual)} "
-        f"operations, by the number of row keys; the last of {short(size.rows)} new rows?",
+        f"operations, by the number of row keys; the last of {short(size.operations)} new rows?",
         x="row keys",
         y=RATE,
         lines=(line("Tailrace", Whose.TAILRACE, [(at, r.epochs) for at, r in found.items()]), *_limits(found)),
