@@ -14,7 +14,8 @@ from tailrace_bench.size import Size
 
 MATCHES = 10
 WHY = (
-    "not profiled yet; in large epochs the join's rows cross to Spark and back, to get to the shards of the view's key"
+    "of an epoch's processor time a third is Spark moving batches of rows to the shards of the join's and of the "
+    "view's key; two thirds of the rest are what the limit does; see the profile"
 )
 SQL = "SELECT o.id, p.pid, o.amount, p.price FROM ops o JOIN parts p ON o.grp = p.grp"
 

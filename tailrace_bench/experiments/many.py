@@ -24,7 +24,7 @@ TABLES = 10
 STEPS = 1_000  # values of the column that is selected by
 STRIDE = 317  # between ranges, prime: a few views are spread as many are
 SHARED = (5, 10, 20)
-WHY = "most of the time goes into LMDB's put, which splits pages in the middle of a shard's tree; see the profile"
+WHY = "most of the time goes into making entries for LMDB and putting them; see the profile"
 CHANGES = 10_000  # operations of an epoch over views of several kinds
 
 _KINDS = (
