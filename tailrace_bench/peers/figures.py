@@ -66,7 +66,7 @@ class Peer:
 
 SPARK = Peer("spark", "Spark", own_venv=False)
 DUCKDB = Peer("duckdb", "DuckDB")
-PEERS = (SPARK, DUCKDB, Peer("pathway", "Pathway"), Peer("flink", "Flink"), Peer("deephaven", "Deephaven"))
+PEERS = (SPARK, DUCKDB, Peer("pathway", "Pathway", timeout=120), Peer("flink", "Flink"), Peer("deephaven", "Deephaven"))
 
 
 def run(peer: Peer, task: Path, expected: Mapping[str, Sequence[int]]) -> tuple[list[Figure], list[str]]:
