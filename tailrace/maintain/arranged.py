@@ -104,9 +104,9 @@ class Arranged:
             names = pa.array([group for group, _ in there], pa.large_binary())
             owners = taken(names, np.repeat(np.arange(len(there)), counts))
         entries = pa.array(found, pa.large_binary())
-        rows = without(entries, WIDTH)
+        weights, rows = weights_of(entries), without(entries, WIDTH)
         table = pa.Table.from_batches([self._rows.decode(rows)])
-        return Net(table, rows, weights_of(entries), owners)
+        return Net(table, rows, weights, owners)
 
     def difference(self, new: Net, old: Net) -> Net:
         """The rows of one that are not in the other, as multisets: those that came, and less those that went."""

@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.delta import SHARD
-from tailrace.maintain.program import Linear, Tables, Task
-from tailrace.store.place import place
+from tailrace.maintain.program import Linear, Tables, Task, sharded
 
 PACKED = "_packed"
 PACKED_FIELDS = ((SHARD, "int"), (PACKED, "binary"))  # what travels: a shard of the task it is for, and a batch
@@ -41,9 +40,9 @@ class Pack(Linear):
         if rows is None or not rows.num_rows:
             return None
         rows = rows.select(self.schema.names).cast(self.schema)  # the other side reads bytes, and trusts the schema
-        shards = place([rows.column(n) for n in self.by], self.shards, rows.num_rows)
-        tasks = (shards % self.tasks).astype(np.uint16)
-        rows = rows.append_column(SHARD, pa.array(shards)).take(pa.array(np.argsort(tasks, kind="stable")))
+        rows = sharded(rows, self.by, self.shards)
+        tasks = (rows.column(SHARD).to_numpy() % self.tasks).astype(np.uint16)
+        rows = rows.take(pa.array(np.argsort(tasks, kind="stable")))
         sizes = np.bincount(tasks, minlength=self.tasks)
         numbers: list[pa.Array] = []
         pieces: list[pa.Array] = []  # an array for each: all of them may be more than one array holds

@@ -212,8 +212,7 @@ class Keep:
             rows = rows.select(wanted.names).cast(wanted)
         if SHARD in rows.column_names:
             return rows.combine_chunks()
-        shards = place([rows.column(n) for n in self.by[number]], self.shards, rows.num_rows)
-        return rows.append_column(SHARD, pa.array(shards)).combine_chunks()
+        return sharded(rows, self.by[number], self.shards).combine_chunks()
 
 
 @dataclass(frozen=True)
@@ -293,6 +292,11 @@ class Program:
             columns = [picked.column(n if n == SHARD else fed_name(number, n)) for n in names]
             fed.append(pa.Table.from_arrays(columns, names=list(names)))
         return fed
+
+
+def sharded(rows: pa.Table, by: Sequence[str], shards: int) -> pa.Table:
+    """Rows with the shard that each belongs to by its values in some columns."""
+    return rows.append_column(SHARD, pa.array(place([rows.column(n) for n in by], shards, rows.num_rows)))
 
 
 def fed_name(number: int, name: str) -> str:

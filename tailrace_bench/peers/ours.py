@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,7 @@ import tailrace as tr
 from tailrace_bench.measure import timed
 from tailrace_bench.peers.figures import Figure
 from tailrace_bench.peers.operations import BLOCK, PUT
-from tailrace_bench.peers.programs.shared import LONG, Task, View, answer_of, slices
+from tailrace_bench.peers.programs.shared import Task, View, answer_of, slices
 
 HOW = "Tailrace"
 WARM = 50_000  # operations before the first run of a view that counts
@@ -69,13 +70,15 @@ def measure(task: Task, view: View, expected: list[int]) -> Iterator[Figure]:
     ops = task.table("ops", view.operations)
     _run(task, view, ops.slice(0, WARM), BLOCK)
     for cycle in (view.operations, *reversed(view.cycles)):
-        runs = [_run(task, view, ops, cycle)]
-        while len(runs) < task.repeats and sum(runs[-1][0]) < LONG:
-            runs.append(_run(task, view, ops, cycle))
-        for _, found in runs:
-            _right(view, found, expected)
-        taken = tuple(sum(seconds) for seconds, _ in runs)
-        yield Figure(view.name, HOW, cycle, "view", view.operations, taken, tuple(expected))
+        taken = task.several(partial(_checked, task, view, ops, cycle, expected))
+        yield Figure(view.name, HOW, cycle, "view", view.operations, tuple(taken), tuple(expected))
+
+
+def _checked(task: Task, view: View, ops: pa.Table, cycle: int, expected: list[int]) -> float:
+    """Seconds of all epochs of a run whose answer is right."""
+    seconds, found = _run(task, view, ops, cycle)
+    _right(view, found, expected)
+    return sum(seconds)
 
 
 def refreshes(task: Task, view: View, expected: list[int]) -> list[float]:

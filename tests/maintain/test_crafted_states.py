@@ -57,6 +57,9 @@ class Held:
         found = self.get_many(state, keys.to_pylist())
         return pa.array([found.get(key) for key in keys.to_pylist()], pa.large_binary())
 
+    def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
+        yield from ((prefix, [value for _, value in self._entries.get(state, [])]) for prefix in prefixes)
+
     def scan(self, state: int, low: bytes, high: bytes | None, ahead: int = 1) -> Iterator[tuple[bytes, bytes]]:
         yield from ((low + key, value) for key, value in self._entries.get(state, []))
 

@@ -81,8 +81,12 @@ class Task:
         return {column: table[column].to_numpy().copy() for column in table.column_names}
 
     def repeat(self, run: Callable[[], float]) -> list[float]:
-        """Seconds of each run, after one that warms up; there is only one of runs that take long."""
+        """Seconds of each run, after one that warms up."""
         run()
+        return self.several(run)
+
+    def several(self, run: Callable[[], float]) -> list[float]:
+        """Seconds of each run; there is only one of runs that take long."""
         taken = [run()]
         while len(taken) < self.repeats and taken[-1] < LONG:
             taken.append(run())
