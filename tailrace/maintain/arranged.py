@@ -17,7 +17,7 @@ import pyarrow as pa
 from tailrace import types
 from tailrace.delta import WEIGHT, column
 from tailrace.maintain.before import Before, located
-from tailrace.maintain.sinks import keyed_write, net_keyed, net_rows, positional, weighted_write
+from tailrace.maintain.sinks import Keyed, keyed_write, net_keyed, net_rows, positional, weighted_write
 from tailrace.store.arrays import joined, taken, without
 from tailrace.store.base import Write
 from tailrace.store.clip import PART, clip, digest
@@ -72,7 +72,7 @@ class Arranged:
         if self.key is None:
             picked, weights = net_rows(whole.rows, weights)
         else:
-            picked, weights = net_keyed(self.entry_keys(whole), whole.rows, weights)
+            picked, weights, _ = net_keyed(self.entry_keys(whole), whole.rows, weights)
         return Net(table.take(pa.array(picked)), taken(whole.rows, picked), weights, taken(whole.groups, picked))
 
     def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
@@ -89,8 +89,8 @@ class Arranged:
         """What the entries of the delta's rows become."""
         if self.key is None:
             return weighted_write(self.state, keys, net.rows, net.weights, before)
-        at, _ = order(keys)
-        return keyed_write(self.state, keys, joined([ONE, net.rows]), at, net.weights[at])
+        at, fresh = order(keys)
+        return keyed_write(self.state, keys, joined([ONE, net.rows]), Keyed(at, net.weights[at], fresh))
 
     def fetch(self, groups: list[bytes], before: Before) -> Net:
         """All rows of these groups as they were before the epoch."""

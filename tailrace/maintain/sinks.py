@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -44,17 +45,24 @@ def net_rows(rows: pa.LargeBinaryArray, weights: np.ndarray) -> tuple[np.ndarray
     return firsts(ids, len(distinct))[kept], totals[kept]
 
 
-def net_keyed(
-    keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The same of rows with a key, in the order of keys: only rows under one key can be equal.
+class Keyed(NamedTuple):
+    """Rows with a key, in the order of keys: where they stand, their weights, and which of them have a key of their
+    own or are the first under theirs."""
+
+    at: np.ndarray
+    weights: np.ndarray
+    fresh: np.ndarray
+
+
+def net_keyed(keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, weights: np.ndarray) -> Keyed:
+    """The same of rows with a key: only rows under one key can be equal.
 
     Nearly always a key has one row that comes, one that goes, or one of each.
     """
     at, fresh = order(keys)
     if fresh.all():
-        at = at[weights[at] != 0]
-        return at, weights[at]
+        kept = slice(None) if weights.all() else weights[at] != 0
+        return Keyed(at[kept], weights[at[kept]], fresh[kept])
     first = np.flatnonzero(fresh)
     sizes = np.diff(np.append(first, len(at)))
     pair = first[sizes == 2]
@@ -67,11 +75,13 @@ def net_keyed(
     simple = sizes == 1
     simple[sizes == 2] = opposite
     rest = at[np.repeat(~simple, sizes)]
-    picked, sums = net_rows(taken(rows, rest), weights[rest])
-    totals[rest] = 0
-    totals[rest[picked]] = sums
-    at = at[totals[at] != 0]
-    return at, totals[at]
+    if len(rest):
+        picked, sums = net_rows(taken(rows, rest), weights[rest])
+        totals[rest] = 0
+        totals[rest[picked]] = sums
+    totals = totals[at]
+    kept = totals != 0
+    return Keyed(at[kept], totals[kept], differing(np.cumsum(fresh)[kept]))
 
 
 @dataclass(frozen=True)
@@ -100,10 +110,10 @@ class Sink:
             write = self._bag(delta.take(pa.array(picked)), rows.take(pa.array(picked)), weights, before)
         else:
             keys = located(delta, clip(self._keys.encode([delta.column(column(p)) for p in self.key], delta.num_rows)))
-            picked, weights = net_keyed(keys, rows, weights)
-            if (np.abs(weights) != 1).any():
+            net = net_keyed(keys, rows, weights)
+            if (np.abs(net.weights) != 1).any():
                 raise Corrupt(where=f"view state {self.state}", reason="a keyed row has a weight other than one")
-            write = keyed_write(self.state, keys, rows, picked, weights)
+            write = keyed_write(self.state, keys, rows, net)
         report = pa.table([[self.state], [len(write.keys)]], schema=REPORT)
         return report, [write]
 
@@ -112,27 +122,30 @@ class Sink:
         return weighted_write(self.state, keys, rows, weights, before)
 
 
-def keyed_write(
-    state: int, keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, picked: np.ndarray, weights: np.ndarray
-) -> Write:
-    """Each key's row from now on (+1) and until now (-1), given what is net, in the order of keys.
+def keyed_write(state: int, keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, net: Keyed) -> Write:
+    """Each key's row from now on (+1) and until now (-1), given what is net.
 
     What a delta takes away was there: nothing is read.
     """
-    keys = taken(keys, picked)
-    fresh = differing(keys)
-    count, groups = int(fresh.sum()), np.cumsum(fresh) - 1
-    sides = []
-    for side in (weights > 0, weights < 0):
-        at = np.full(count, -1, dtype=np.int64)
-        at[groups[side]] = picked[side]
-        if (at >= 0).sum() != side.sum():
-            raise Corrupt(where=f"state {state}", reason="two rows under one key")
-        if side.all():
-            sides.append(taken(rows, at))
-        else:
-            sides.append(rows.take(pa.array(at, mask=at < 0)) if side.any() else pa.nulls(count, pa.large_binary()))
-    return Write(state, keys if count == len(keys) else keys.filter(pa.array(fresh)), *sides)
+    at, weights, fresh = net
+    names = taken(keys, at if fresh.all() else at[fresh])
+    sides = [_under(state, net, len(names), side) for side in (weights > 0, weights < 0)]
+    nothing = pa.nulls(len(names), pa.large_binary())
+    return Write(state, names, *(nothing if side is None else taken(rows, side) for side in sides))
+
+
+def _under(state: int, net: Keyed, count: int, side: np.ndarray) -> np.ndarray | None:
+    """For each key where its row of this side stands, -1 for none; None if no key has one."""
+    if not side.any():
+        return None
+    if count == len(net.at):
+        return net.at if side.all() else np.where(side, net.at, -1)
+    places = (np.cumsum(net.fresh) - 1)[side]
+    if not differing(places).all():
+        raise Corrupt(where=f"state {state}", reason="two rows under one key")
+    found = np.full(count, -1, np.int64)
+    found[places] = net.at[side]
+    return found
 
 
 def weighted_write(

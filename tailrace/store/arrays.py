@@ -242,13 +242,16 @@ def without(array: pa.LargeBinaryArray, count: int) -> pa.LargeBinaryArray:
 
 
 def taken(array: pa.LargeBinaryArray, at: Vector) -> pa.LargeBinaryArray:
-    """The cells at these places; those of one length are taken as records, three times faster."""
+    """The cells at these places, NULL at -1; those of one length are taken as records, three times faster."""
+    missing = at < 0
+    places = pa.array(at, mask=missing if missing.any() else None)
     size = width(array)
     if not size or not len(at):
-        return array.take(pa.array(at))
+        return array.take(places)
     whole = pa.Array.from_buffers(pa.binary(size), len(array), [None, pa.py_buffer(records(array, size))])
-    found = whole.take(pa.array(at))
-    return cells(found.buffers()[1], np.arange(len(at) + 1) * size)
+    there, data = whole.take(places).buffers()
+    edges = np.arange(len(at) + 1) * size
+    return pa.LargeBinaryArray.from_buffers(LARGE_BINARY, len(at), [there, pa.py_buffer(edges), data])
 
 
 def width(array: pa.LargeBinaryArray) -> int | None:

@@ -37,10 +37,10 @@ def order(keys: pa.LargeBinaryArray) -> Ordered:
     found = packed(keys)
     if found is None:
         indices = pc.sort_indices(keys).to_numpy().astype(np.int64)
-        return Ordered(indices, differing(keys.take(pa.array(indices))))
+        return Ordered(indices, _differing_cells(keys.take(pa.array(indices))))
     words, bits = found
     if (words[1:] >= words[:-1]).all():
-        return Ordered(np.arange(len(words)), _first_and(words[1:] != words[:-1]))
+        return Ordered(np.arange(len(words)), differing(words))
     room = (len(words) - 1).bit_length()
     if bits + room <= _WORD:
         both = words << np.uint64(room) | np.arange(len(words), dtype=np.uint64)
@@ -49,13 +49,17 @@ def order(keys: pa.LargeBinaryArray) -> Ordered:
     else:
         indices = np.argsort(words, kind="stable")
         words = words[indices]
-    return Ordered(indices, _first_and(words[1:] != words[:-1]))
+    return Ordered(indices, differing(words))
 
 
-def differing(keys: pa.LargeBinaryArray) -> Vector:
-    """For each key whether it is the first or another than the one before."""
-    before = keys.slice(0, max(0, len(keys) - 1))
-    return _first_and(pc.not_equal(keys.slice(1), before).to_numpy(zero_copy_only=False))[: len(keys)]
+def differing(values: Vector) -> Vector:
+    """For each value whether it is the first or another than the one before."""
+    return _first_and(values[1:] != values[:-1])[: len(values)]
+
+
+def _differing_cells(cells: pa.LargeBinaryArray) -> Vector:
+    before = cells.slice(0, max(0, len(cells) - 1))
+    return _first_and(pc.not_equal(cells.slice(1), before).to_numpy(zero_copy_only=False))[: len(cells)]
 
 
 def packed(keys: pa.LargeBinaryArray) -> tuple[Vector, int] | None:
