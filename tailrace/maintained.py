@@ -23,7 +23,7 @@ def maintained(catalog: Catalog) -> Maintained:
 
 def sinks(views: Sequence[ViewDef]) -> list[ViewSink]:
     """Those of the views that are kept by deltas, as epochs see them."""
-    return [s for v in views if (s := _sink(v)) is not None]
+    return [v.sink for v in views if v.sink is not None]
 
 
 def build_of(making: Making) -> Build:
@@ -39,10 +39,6 @@ def build_of(making: Making) -> Build:
     )
 
 
-def _sink(view: ViewDef) -> ViewSink | None:
-    return None if view.plan is None else ViewSink(view.state, view.plan, view.place)
-
-
 def chosen(catalog: Catalog, view: ViewDef, others: Sequence[ViewDef] = ()) -> Chosen:
     """A view with its query and, unless it is always recomputed, its plan."""
     return Chosen(
@@ -53,6 +49,6 @@ def chosen(catalog: Catalog, view: ViewDef, others: Sequence[ViewDef] = ()) -> C
         view.columns,
         view.key,
         view.place,
-        _sink(view),
+        view.sink,
         view.reason,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -27,6 +27,7 @@ from tailrace.maintain.fragments import Fields, Fragment
 from tailrace.maintain.joins import JoinRule
 from tailrace.maintain.program import Keep, Merge, Read, ReadTotals, Seed, Select, Settle, Where
 from tailrace.maintain.sinks import Sink
+from tailrace.maintain.sizing import Load, load
 from tailrace.maintain.slots import Slots, plan_slots
 from tailrace.maintain.stages import Stages
 from tailrace.maintain.topk import First
@@ -45,6 +46,7 @@ from tailrace.plan.nodes import (
     UnionAll,
     Window,
     column_of,
+    tables,
 )
 from tailrace.plan.zones import placement
 from tailrace.source.totals import Total, Totals
@@ -82,6 +84,14 @@ class ViewSink:
     state: int
     root: Node
     place: tuple[int, ...]
+
+    @cached_property
+    def load(self) -> Load:
+        return load(self.root, self.place)
+
+    @cached_property
+    def tables(self) -> frozenset[int]:
+        return tables(self.root)
 
 
 def delta_fields(columns: Sequence[Column]) -> Fields:
@@ -324,7 +334,7 @@ class Compiler:
         """
         raw = bool(slots.floats or slots.spreads or slots.values)
         if not raw and (totals := self._log_totals(node, slots)) is not None:
-            return totals if self._stages.single else self._summed(node, slots, totals)
+            return totals
         delta = self.delta(node.input, net=raw)
         if delta is None:
             return None

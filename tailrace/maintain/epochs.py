@@ -27,9 +27,9 @@ from tailrace.maintain.epoch import Epoch, Intent, Maintained
 from tailrace.maintain.failures import hopeless, outside
 from tailrace.maintain.recompute import Chosen, replaced
 from tailrace.maintain.reset import sweep
+from tailrace.maintain.sizing import SMALL, fits_one_task
 from tailrace.maintain.stages import Stages
 from tailrace.maintain.typer import FAILURES, reason
-from tailrace.plan.nodes import tables
 from tailrace.plan.refresh import OVERHEAD, Way
 from tailrace.source.assignment import Assignment, Handed, hand_out
 from tailrace.source.parts import Part, next_chunk
@@ -40,7 +40,6 @@ from tailrace.store.pins import oldest_pinned
 
 __all__ = ["Epoch", "Epochs", "Maintained"]
 
-SMALL = 50_000  # operations up to which an epoch runs without shuffles
 REUSED = 8  # frames of small epochs that are kept: one for each set of tables that change together
 MENDED = "an audit found it damaged"
 LARGEST = 5_000_000  # operations that one epoch takes on at most
@@ -186,7 +185,7 @@ class Epochs:
         """
         if self._looked is None or self._looked[:2] != (start, end):
             counts = self._store.touched(start, end, checked=False)
-            if not any(counts.keys() & set(tables(view.root)) for view in views):
+            if not any(counts.keys() & view.tables for view in views):
                 counts = self._store.touched(start, end)
             self._looked = start, end, counts
         return self._looked[2]
@@ -246,7 +245,7 @@ class Epochs:
 
     def _size(self, maintained: Maintained) -> int:
         """The rows of all tables that these views read."""
-        return self._counted(maintained, {number for view in maintained.views for number in tables(view.root)})
+        return self._counted(maintained, {number for view in maintained.views for number in view.tables})
 
     def _counted(self, maintained: Maintained, numbers: Iterable[int]) -> int:
         return sum(self._store.count(maintained.tables[number]) for number in numbers)
@@ -284,7 +283,9 @@ class Epochs:
         """Run the job; the number of view rows written."""
         spark = self._spark()
         try:
-            tasks = 1 if operations <= self.small else _tasks(self._store.shards, spark)
+            loads = [view.load for view in maintained.views if touched is None or touched & view.tables]
+            one = fits_one_task(loads, operations, self.small)
+            tasks = 1 if one else _tasks(self._store.shards, spark)
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
             faults.point("epoch.work")
             frame = self._frame(hand_out(spark, work), touched is None, maintained, touched, tasks, build)

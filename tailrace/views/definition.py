@@ -8,6 +8,7 @@ from typing import Any
 
 from tailrace import types
 from tailrace.errors import Corrupt, Unsupported
+from tailrace.maintain.compile import ViewSink
 from tailrace.plan.arrangements import fingerprints
 from tailrace.plan.nodes import Key, Node, Order, PlanError, from_json, to_json, walk
 from tailrace.plan.refresh import Refresh
@@ -46,6 +47,11 @@ class ViewDef:
     def plan(self) -> Node | None:
         """The plan by which it is maintained; None if it is recomputed at each epoch."""
         return None if self.refresh == "full" else self.root
+
+    @cached_property
+    def sink(self) -> ViewSink | None:
+        """The view as epochs see it; None if it is recomputed at each."""
+        return None if self.plan is None else ViewSink(self.state, self.plan, self.place)
 
     @cached_property
     def fingerprints(self) -> list[str]:
