@@ -48,7 +48,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Peer:
-    """A system in a venv of its own (or, if it has none, in ours) and how long its program may take."""
+    """A system in a venv of its own (or, if it has none, in ours) and how long its program may take for one view."""
 
     name: str
     title: str
@@ -66,22 +66,22 @@ class Peer:
 
 SPARK = Peer("spark", "Spark", own_venv=False)
 DUCKDB = Peer("duckdb", "DuckDB")
-PEERS = (SPARK, DUCKDB, Peer("pathway", "Pathway", timeout=120), Peer("flink", "Flink"), Peer("deephaven", "Deephaven"))
+PEERS = (SPARK, DUCKDB, Peer("pathway", "Pathway"), Peer("flink", "Flink"), Peer("deephaven", "Deephaven"))
 
 
-def run(peer: Peer, task: Path, expected: Mapping[str, Sequence[int]]) -> tuple[list[Figure], list[str]]:
-    """What the peer found in a task's directory, and what must be said about it: absent, late, failed or wrong."""
+def run(peer: Peer, task: Path, view: str, expected: Sequence[int]) -> tuple[list[Figure], list[str]]:
+    """What the peer found for a view of a task, and what must be said about it: absent, late, failed or wrong."""
     if not peer.there:
         return [], [f"{peer.title} is not installed, so it was skipped (make bench-peers installs it)"]
-    print(f"  {peer.title} ...", file=sys.stderr, flush=True)
-    found, notes = _reported(peer, task)
-    right = [figure for figure in found if list(figure.answer) == list(expected[figure.view])]
-    wrong = sorted({f"{figure.how} ({figure.view})" for figure in found if figure not in right})
-    return right, notes + [f"{what} had a wrong answer, so its figures do not count" for what in wrong]
+    print(f"  {peer.title}, {view} ...", file=sys.stderr, flush=True)
+    found, notes = _reported(peer, task, view)
+    right = [figure for figure in found if list(figure.answer) == list(expected)]
+    wrong = sorted({figure.how for figure in found if figure not in right})
+    return right, notes + [f"{how} had a wrong answer, so its figures do not count" for how in wrong]
 
 
-def _reported(peer: Peer, task: Path) -> tuple[list[Figure], list[str]]:
-    command = [str(peer.python), str(PROGRAMS / f"{peer.name}_peer.py"), str(task)]
+def _reported(peer: Peer, task: Path, view: str) -> tuple[list[Figure], list[str]]:
+    command = [str(peer.python), str(PROGRAMS / f"{peer.name}_peer.py"), str(task), view]
     log = task / f"{peer.name}.log"
     with log.open("wb") as errors:
         # A session of its own, so that what the program started (a JVM, say) can be ended with it.

@@ -98,8 +98,13 @@ def measure(task: Task, view: View, cycle: int) -> None:
     with liveness_scope():
         batches = list(tables(task.arrays("ops", view.operations), cycle))
         (side,) = tables(task.arrays("side"), 1 << 30)
-        runs = [run(view, batches, side) for _ in range(task.repeats + 1)]
-    report(view, [seconds for seconds, _ in runs[1:]], runs[-1][1], how=HOW, cycle=cycle, ends=ENDS)
+        found: list[int] = []
+
+        def one() -> float:
+            seconds, found[:] = run(view, batches, side)
+            return seconds
+
+        report(view, task.repeat(one), found, how=HOW, cycle=cycle, ends=ENDS)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ job's own (its net run time): planning and starting a cluster do not count.
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from pyflink.util.java_utils import load_java_class
 from shared import COLUMNS, VIEWS, Task, View, answer, report
 
 BATCH = 10_000
+HEAP = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2  # bytes; a quarter, Java's own choice, is too few
 UPSERTS = """
 SELECT id, grp, amount, other FROM (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY seen DESC) AS nth
@@ -126,22 +128,25 @@ def changes_in(out: str, view: View) -> list[int]:
     return answer(rows, np.where(inserted, 1, -1))
 
 
-def measure(task: Task, view: View, way: Way, found: list[int]) -> list[int]:
-    """The answer of the job, or, if it kept nothing, that `found` by the one to a file."""
-    seconds = []
-    for _ in range(task.repeats + 1):
+def measure(task: Task, view: View, way: Way, found: list[int]) -> None:
+    """A job that keeps nothing has the answer that was `found` by the one to a file before it."""
+
+    def one() -> float:
         with tempfile.TemporaryDirectory() as out:
-            seconds.append(run(task, view, way, out))
+            seconds = run(task, view, way, out)
             if way.to_file:
-                found = changes_in(out, view)
+                found[:] = changes_in(out, view)
+        gc.collect()  # Java keeps what Python still refers to
+        return seconds
+
     ends = "changes" if way.to_file else "nothing"
-    report(view, seconds[1:], found, how=way.name, cycle=way.batch or 1, ends=ends)
-    return found
+    report(view, task.repeat(one), found, how=way.name, cycle=way.batch or 1, ends=ends)
 
 
 if __name__ == "__main__":
+    os.environ["JVM_ARGS"] = f"-Xmx{HEAP}"  # read when Java is started
     task = Task.given()
     for view in task.views:
         found: list[int] = []
         for way in ways(view, task.thorough):
-            found = measure(task, view, way, found)
+            measure(task, view, way, found)
