@@ -24,7 +24,7 @@ from tailrace.maintain.arranged import Arranged
 from tailrace.maintain.before import Rule
 from tailrace.maintain.extremes import Values
 from tailrace.maintain.fragments import Fields, Fragment
-from tailrace.maintain.joins import JoinRule
+from tailrace.maintain.joins import Arrange, JoinRule, Lookup
 from tailrace.maintain.program import Keep, Merge, Read, ReadTotals, Seed, Select, Settle, Where
 from tailrace.maintain.sinks import Sink
 from tailrace.maintain.sizing import Load, load
@@ -47,6 +47,7 @@ from tailrace.plan.nodes import (
     Window,
     column_of,
     tables,
+    walk,
 )
 from tailrace.plan.zones import placement
 from tailrace.source.totals import Total, Totals
@@ -118,6 +119,7 @@ class Compiler:
         self._stages, self._tables = stages, tables
         self._states, self._touched, self._blank = states, touched, blank
         self._deltas: dict[tuple[str, bool], Flow | None] = {}
+        self._kept_aside: dict[int, Fragment] = {}  # arrangements that no view's rows go through, by state
         self.reusable = stages.single
 
     def sinks(self, views: Sequence[ViewSink]) -> DataFrame | None:
@@ -126,6 +128,7 @@ class Compiler:
         Views whose tasks read all they need themselves share one program, and so all they have in common.
         """
         found = [f for view in views if (f := self._sink(view)) is not None]
+        found += self._kept_aside.values()
         alone = [f for f in found if not f.is_fed]
         frames = [self._stages.run([f]) for f in found if f.is_fed]
         if alone:
@@ -292,7 +295,31 @@ class Compiler:
             node.null_safe,
         )
         fields = delta_fields(node.columns)
+        for number, other in ((0, 1), (1, 0)):
+            if deltas[other] is None and self._stays(node, sides[number], inputs[number][0]):
+                return self._looked_up(rule, number, *inputs[number], fields)
         return Flow(self._kept(rule, inputs, fields), fields, placement(node))
+
+    def _stays(self, node: Join, side: Node, flow: Flow) -> bool:
+        """Whether the changes of one side, if the other has none, are joined where they are.
+
+        They are read twice then, for the join and for the arrangement, so it must be cheap to have them.
+        """
+        if self._stages.single or node.kind != "inner" or not isinstance(flow.at, Fragment) or flow.at.is_fed:
+            return False
+        on = node.left_on if side is node.left else node.right_on
+        simple = not any(isinstance(n, arrangements.Stateful) for n in walk(side))
+        return simple and bool(on) and all(is_scalar(side.columns[p].type) for p in on)
+
+    def _looked_up(self, rule: JoinRule, number: int, flow: Flow, on: Sequence[int], fields: Fields) -> Flow:
+        arranged = (rule.left, rule.right)[number]
+        if arranged.state not in self._kept_aside:
+            self._kept_aside[arranged.state] = self._kept(Arrange(arranged), [(flow, on)], REPORTED)
+        changed, names = self._fragment(flow), tuple(flow.fields[p][0] for p in on)
+        lookup = Lookup(rule, "left" if number else "right")
+        joined = Fragment(Keep(lookup, (changed.schema,), (names,), self._stages.shards), (changed,), fields)
+        before = len(rule.left.columns) if number else 0
+        return Flow(joined, fields, None if flow.by is None else tuple(before + p for p in flow.by))
 
     @staticmethod
     def _nothing(node: Node) -> Flow:

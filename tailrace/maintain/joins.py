@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ import pyarrow as pa
 from tailrace.delta import WEIGHT, column, group_ids, matches
 from tailrace.maintain.arranged import Arranged, Net
 from tailrace.maintain.before import Before
-from tailrace.maintain.sinks import positional
+from tailrace.maintain.sinks import REPORT, positional
 from tailrace.plan.nodes import JoinKind
 from tailrace.store.base import Write
 from tailrace.types import Column
@@ -53,7 +54,7 @@ class JoinRule:
         if self.kind in ("inner", "left", "right", "full"):
             a_old = self.left.fetch(b.groups.unique().to_pylist(), before)
             b_old = self.right.fetch(a.groups.unique().to_pylist(), before)
-            outs += [self._pairs(a, b_old), self._pairs(a_old, b), self._pairs(a, b)]
+            outs += [self.pairs(a, b_old), self.pairs(a_old, b), self.pairs(a, b)]
         if self.kind in ("left", "full", "semi", "anti"):
             lonely = _Lonely(self.left, self.right, a, b, b_keys, writes[1], before)
             outs += [self._as_left(t, w) for t, w in lonely.parts(semi=self.kind == "semi")]
@@ -73,7 +74,7 @@ class JoinRule:
                 null |= rows.column(column(position)).is_null().to_numpy()
         return (rows, rows.slice(0, 0)) if not null.any() else (rows.filter(~null), rows.filter(null))
 
-    def _pairs(self, a: Net, b: Net) -> pa.Table:
+    def pairs(self, a: Net, b: Net) -> pa.Table:
         ids, groups = group_ids(pa.concat_arrays([a.groups, b.groups]))
         left, right = matches(ids[: len(a.groups)], ids[len(a.groups) :], len(groups))
         columns = a.table.take(pa.array(left)).columns + b.table.take(pa.array(right)).columns
@@ -91,6 +92,45 @@ class JoinRule:
     @staticmethod
     def _nulls(side: Arranged, length: int) -> list[pa.Array]:
         return [pa.nulls(length, field.type) for field in side.schema]
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """An inner join one side of which (`still`) did not change in the epoch.
+
+        ΔB = 0   ⇒   Δ(A ⋈ B)  =  ΔA ⋈ B_old
+
+    What is looked up is as it was before the epoch whoever asks. So the rows of A need not go to the shards of their
+    join key, nor what comes of them back to those of the view's: the task reads the other shards instead.
+    """
+
+    join: JoinRule
+    still: Literal["left", "right"]
+
+    @property
+    def output(self) -> pa.Schema:
+        return self.join.output
+
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        (delta,) = deltas
+        sides = [self.join.left, self.join.right]
+        moving, still = reversed(sides) if self.still == "left" else sides
+        changed = moving.net(delta)
+        old = still.fetch(changed.groups.unique().to_pylist(), before)
+        pair = (old, changed) if self.still == "left" else (changed, old)
+        return self.join.pairs(*pair), []
+
+
+@dataclass(frozen=True)
+class Arrange:
+    """Keeps an arrangement, and gives nothing."""
+
+    arranged: Arranged
+    output: pa.Schema = REPORT
+
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        net = self.arranged.net(deltas[0])
+        return None, [self.arranged.writes(net, self.arranged.entry_keys(net), before)]
 
 
 class _Lonely:

@@ -67,6 +67,25 @@ def _join_placement(node: Join) -> Key | None:
     return node.left_on
 
 
+def origin(node: Node) -> Key | None:
+    """Output positions whose hash tells the node in whose log the changes of one table under `node` stand.
+
+    Of a join those of the left table, or else of the right: it can stay there if only that table changed.
+    """
+    match node:
+        case Join(kind="inner", condition=None):
+            right, width = origin(node.right), len(node.left.columns)
+            return origin(node.left) or (right and tuple(width + p for p in right))
+        case Filter(source):
+            return origin(source)
+        case Project(source, expressions):
+            copies = {column_of(e): i for i, e in reversed(list(enumerate(expressions)))}
+            return _moved(origin(source), copies)
+        case Scan():
+            return placement(node)
+    return None
+
+
 def view_place(root: Node) -> Key:
     """Positions by which a view is sharded: where its rows arise if its key says so, else its whole key.
 
@@ -76,8 +95,10 @@ def view_place(root: Node) -> Key:
     if key is None:
         scalars = tuple(i for i, c in enumerate(root.columns) if is_scalar(c.type))
         return scalars or tuple(range(len(root.columns)))
-    place = placement(root)
-    return place if place and set(place) <= set(key) else key
+    for place in (placement(root), origin(root)):
+        if place and set(place) <= set(key):
+            return place
+    return key
 
 
 @dataclass(frozen=True)
