@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from tailrace.building import Step
 from tailrace.errors import EpochFailed
-from tailrace.maintain.compile import ViewSink
 from tailrace.maintain.epochs import Maintained
 from tailrace.maintain.rebuild import Rebuild
+from tailrace.maintain.sizing import ViewSink
 from tailrace.maintain.typer import FAILURES, reason
 from tailrace.maintained import maintained, sinks
 from tailrace.source.queries import Query

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tailrace.maintain.builds import Build
-from tailrace.maintain.compile import ViewSink
 from tailrace.maintain.epochs import Maintained
 from tailrace.maintain.recompute import Chosen
+from tailrace.maintain.sizing import ViewSink
 from tailrace.views.catalog import Catalog, Making, ViewDef
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from tailrace.maintain.compile import ViewSink
+from tailrace.maintain.sizing import ViewSink
 from tailrace.plan.arrangements import arrangements
 from tailrace.plan.nodes import Node
 from tailrace.source.parts import EVERYTHING, Bounds, bounds_from_json, bounds_to_json

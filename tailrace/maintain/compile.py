@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -23,11 +23,12 @@ from tailrace.maintain.affected import LIVE, Affected, Outputs
 from tailrace.maintain.arranged import Arranged
 from tailrace.maintain.before import Rule
 from tailrace.maintain.extremes import Values
-from tailrace.maintain.fragments import Fields, Fragment
+from tailrace.maintain.fanout import FanOut, Selection, alike
+from tailrace.maintain.fragments import WEIGHED, Fields, Fragment, delta_fields
 from tailrace.maintain.joins import Arrange, JoinRule, Lookup
 from tailrace.maintain.program import Keep, Merge, Read, ReadTotals, Seed, Select, Settle, Where
 from tailrace.maintain.sinks import Sink
-from tailrace.maintain.sizing import Load, load
+from tailrace.maintain.sizing import ViewSink
 from tailrace.maintain.slots import Slots, plan_slots
 from tailrace.maintain.stages import Stages
 from tailrace.maintain.topk import First
@@ -46,13 +47,12 @@ from tailrace.plan.nodes import (
     UnionAll,
     Window,
     column_of,
-    tables,
     walk,
 )
 from tailrace.plan.zones import placement
 from tailrace.source.totals import Total, Totals
 from tailrace.store.base import TableDef
-from tailrace.types import Column, is_scalar
+from tailrace.types import is_scalar
 
 # For each side: whether rows with a NULL join key never show in the result
 DROPS_NULLS = {
@@ -64,7 +64,6 @@ DROPS_NULLS = {
     "full": (False, False),
 }
 
-WEIGHED = (WEIGHT, "bigint")
 REPORTED: Fields = (("state", "bigint"), ("rows", "bigint"))  # what a sink gives
 Item = tuple[str, str, str]  # an expression, the name and the type of its column
 
@@ -76,27 +75,6 @@ class Flow:
     at: Fragment | DataFrame
     fields: Fields
     by: tuple[int, ...] | None
-
-
-@dataclass(frozen=True)
-class ViewSink:
-    """A view to apply a delta to."""
-
-    state: int
-    root: Node
-    place: tuple[int, ...]
-
-    @cached_property
-    def load(self) -> Load:
-        return load(self.root, self.place)
-
-    @cached_property
-    def tables(self) -> frozenset[int]:
-        return tables(self.root)
-
-
-def delta_fields(columns: Sequence[Column]) -> Fields:
-    return (*((column(i), c.type) for i, c in enumerate(columns)), WEIGHED)
 
 
 class Compiler:
@@ -127,7 +105,11 @@ class Compiler:
 
         Views whose tasks read all they need themselves share one program, and so all they have in common.
         """
-        found = [f for view in views if (f := self._sink(view)) is not None]
+        changed = [v for v in views if self._touched is None or v.tables & self._touched]
+        shared = alike(changed, anywhere=self._stages.single)
+        apart = {selection.view.state for selections in shared for selection in selections}
+        found = [self._fanned_out(selections) for selections in shared]
+        found += [f for v in changed if v.state not in apart and (f := self._sink(v)) is not None]
         found += self._kept_aside.values()
         alone = [f for f in found if not f.is_fed]
         frames = [self._stages.run([f]) for f in found if f.is_fed]
@@ -141,6 +123,15 @@ class Compiler:
             return None
         rule = Sink(view.state, view.root.columns, view.root.key)
         return self._kept(rule, [(delta, view.place)], REPORTED)
+
+    def _fanned_out(self, selections: Sequence[Selection]) -> Fragment:
+        one = selections[0]
+        delta = self.delta(one.scan)
+        assert delta is not None
+        root, items = one.view.root, tuple(column(p) for p in one.items)
+        views = tuple((s.view.state, s.conditions) for s in selections)
+        fan_out = FanOut(Sink(0, root.columns, root.key), items, one.view.place, views, self._stages.shards)
+        return Fragment(fan_out, (self._fragment(delta),), REPORTED)
 
     def delta(self, node: Node, *, net: bool = True) -> Flow | None:
         """The node's delta over the epoch's range; None if none of its tables changed.

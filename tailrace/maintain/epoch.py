@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tailrace.maintain.builds import Build, Load
-from tailrace.maintain.compile import ViewSink
 from tailrace.maintain.recompute import Chosen
+from tailrace.maintain.sizing import ViewSink
 from tailrace.plan.arrangements import fingerprints
 from tailrace.plan.refresh import Way
 from tailrace.store.base import Cut, TableDef

@@ -22,12 +22,12 @@ from tailrace import faults
 from tailrace.errors import EpochFailed
 from tailrace.maintain import builds, records
 from tailrace.maintain.builds import Build, Load
-from tailrace.maintain.compile import Compiler, ViewSink
+from tailrace.maintain.compile import Compiler
 from tailrace.maintain.epoch import Epoch, Intent, Maintained
 from tailrace.maintain.failures import hopeless, outside
 from tailrace.maintain.recompute import Chosen, replaced
 from tailrace.maintain.reset import sweep
-from tailrace.maintain.sizing import SMALL, fits_one_task
+from tailrace.maintain.sizing import SMALL, ViewSink, fits_one_task
 from tailrace.maintain.stages import Stages
 from tailrace.maintain.typer import FAILURES, reason
 from tailrace.plan.refresh import OVERHEAD, Way
@@ -283,8 +283,8 @@ class Epochs:
         """Run the job; the number of view rows written."""
         spark = self._spark()
         try:
-            loads = [view.load for view in maintained.views if touched is None or touched & view.tables]
-            one = fits_one_task(loads, operations, self.small)
+            costs = [view.cost for view in maintained.views if touched is None or touched & view.tables]
+            one = fits_one_task(costs, operations, self.small)
             tasks = 1 if one else _tasks(self._store.shards, spark)
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
             faults.point("epoch.work")

@@ -14,9 +14,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tailrace import types
+from tailrace.delta import WEIGHT, column
 from tailrace.maintain.program import Fed, Merge, Operator, Program
+from tailrace.types import Column
 
 Fields = tuple[tuple[str, str], ...]
+
+WEIGHED = (WEIGHT, "bigint")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +44,10 @@ class Fragment:
     def is_empty(self) -> bool:
         """Whether it is the delta of a relation that did not change."""
         return isinstance(self.operator, Merge) and not self.inputs
+
+
+def delta_fields(columns: Sequence[Column]) -> Fields:
+    return (*((column(i), c.type) for i, c in enumerate(columns)), WEIGHED)
 
 
 def arrow_schema(fields: Fields) -> pa.Schema:

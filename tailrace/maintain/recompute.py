@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.delta import SHARD, WEIGHT, column
-from tailrace.maintain.compile import REPORTED, ViewSink, delta_fields
-from tailrace.maintain.fragments import Fragment
+from tailrace.maintain.compile import REPORTED
+from tailrace.maintain.fragments import Fragment, delta_fields
 from tailrace.maintain.program import Keep
 from tailrace.maintain.sinks import Sink
+from tailrace.maintain.sizing import ViewSink
 from tailrace.maintain.stages import Stages
 from tailrace.plan.nodes import Key
 from tailrace.plan.refresh import OVERHEAD, Way, estimate

@@ -103,19 +103,28 @@ class Sink:
 
     def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
         (delta,) = deltas
-        rows = self._rows.encode(delta.select([column(i) for i in range(len(self.columns))]))
-        weights = delta.column(WEIGHT).to_numpy()
+        rows, weights = self._encoded(delta), delta.column(WEIGHT).to_numpy()
         if self.key is None:
             picked, weights = net_rows(rows, weights)
             write = self._bag(delta.take(pa.array(picked)), rows.take(pa.array(picked)), weights, before)
         else:
-            keys = located(delta, clip(self._keys.encode([delta.column(column(p)) for p in self.key], delta.num_rows)))
-            net = net_keyed(keys, rows, weights)
-            if (np.abs(net.weights) != 1).any():
-                raise Corrupt(where=f"view state {self.state}", reason="a keyed row has a weight other than one")
-            write = keyed_write(self.state, keys, rows, net)
+            keys = self._located(delta)
+            write = keyed_write(self.state, keys, rows, net_keyed(keys, rows, weights))
         report = pa.table([[self.state], [len(write.keys)]], schema=REPORT)
         return report, [write]
+
+    def sorted(self, delta: pa.Table) -> Sorted:
+        """The delta of a view with a key in the order of keys, for views that take some of its rows each."""
+        keys, rows, weights = self._located(delta), self._encoded(delta), delta.column(WEIGHT).to_numpy()
+        at, fresh = order(keys)
+        return Sorted(at, taken(keys, at), taken(rows, at), weights[at], np.cumsum(fresh))
+
+    def _encoded(self, delta: pa.Table) -> pa.LargeBinaryArray:
+        return self._rows.encode(delta.select([column(i) for i in range(len(self.columns))]))
+
+    def _located(self, delta: pa.Table) -> pa.LargeBinaryArray:
+        keys = self._keys.encode([delta.column(column(p)) for p in self.key or ()], delta.num_rows)
+        return located(delta, clip(keys))
 
     def _bag(self, kept: pa.Table, rows: pa.LargeBinaryArray, weights: np.ndarray, before: Before) -> Write:
         keys = located(kept, pa.array([digest(r) for r in rows.to_pylist()], pa.large_binary()))
@@ -128,6 +137,8 @@ def keyed_write(state: int, keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray
     What a delta takes away was there: nothing is read.
     """
     at, weights, fresh = net
+    if (np.abs(weights) != 1).any():
+        raise Corrupt(where=f"state {state}", reason="a keyed row has a weight other than one")
     names = taken(keys, at if fresh.all() else at[fresh])
     sides = [_under(state, net, len(names), side) for side in (weights > 0, weights < 0)]
     nothing = pa.nulls(len(names), pa.large_binary())
@@ -146,6 +157,35 @@ def _under(state: int, net: Keyed, count: int, side: np.ndarray) -> np.ndarray |
     found = np.full(count, -1, np.int64)
     found[places] = net.at[side]
     return found
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Rows with a key in its order: where each stood before, its key, itself, its weight, the number of its key."""
+
+    at: np.ndarray
+    keys: pa.LargeBinaryArray
+    rows: pa.LargeBinaryArray
+    weights: np.ndarray
+    numbers: np.ndarray
+
+    @cached_property
+    def _distinct(self) -> bool:
+        """Whether no key has two rows, or each that has two has one that comes and another that goes."""
+        if not len(self.numbers) or self.numbers[-1] == len(self.numbers):
+            return True
+        second = np.flatnonzero(self.numbers[1:] == self.numbers[:-1]) + 1
+        pairs = not (np.diff(second) == 1).any() and not (self.weights[second] + self.weights[second - 1]).any()
+        return pairs and not pc.any(pc.equal(taken(self.rows, second), taken(self.rows, second - 1))).as_py()
+
+    def write(self, state: int, mask: np.ndarray) -> Write:
+        """What a state becomes that takes the rows of a mask."""
+        at = np.flatnonzero(mask)
+        if self._distinct:
+            net = Keyed(at, self.weights[at], differing(self.numbers[at]))
+            return keyed_write(state, self.keys, self.rows, net)
+        keys, rows = taken(self.keys, at), taken(self.rows, at)
+        return keyed_write(state, keys, rows, net_keyed(keys, rows, self.weights[at]))
 
 
 def weighted_write(

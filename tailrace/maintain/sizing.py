@@ -10,12 +10,14 @@ divided, outweighs it. The unit is what a selection does with one row, about 0.3
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from tailrace.maintain.slots import plan_slots
 from tailrace.plan.arrangements import is_generic
 from tailrace.plan.joining import lowered
-from tailrace.plan.nodes import Aggregate, Join, Node, TopK, Window, walk
+from tailrace.plan.nodes import Aggregate, Join, Node, TopK, Window, tables, walk
 from tailrace.plan.zones import placement
 
 SMALL = 100_000  # rows of a selection, at which two tasks are as fast as one
@@ -23,17 +25,34 @@ EXCHANGE = 9  # times as much as that for an exchange
 LINEAR, FLOATS, ROWS = 1, 10, 50  # weights of summing or passing on a row, of exact sums of floats, of keeping rows
 
 
-class Load(NamedTuple):
+class Cost(NamedTuple):
     """What one operation costs a view, and whether its rows have to go to other tasks."""
 
     weight: int
     exchanges: bool
 
 
-def load(root: Node, place: tuple[int, ...]) -> Load:
+@dataclass(frozen=True)
+class ViewSink:
+    """A view to apply a delta to."""
+
+    state: int
+    root: Node
+    place: tuple[int, ...]
+
+    @cached_property
+    def cost(self) -> Cost:
+        return cost(self.root, self.place)
+
+    @cached_property
+    def tables(self) -> frozenset[int]:
+        return tables(self.root)
+
+
+def cost(root: Node, place: tuple[int, ...]) -> Cost:
     plan = lowered(root)
     stateful = [_weight(node) for node in walk(plan) if isinstance(node, Aggregate | Join | TopK | Window)]
-    return Load(sum(stateful) or LINEAR, bool(stateful) or placement(plan) != place)
+    return Cost(sum(stateful) or LINEAR, bool(stateful) or placement(plan) != place)
 
 
 def _weight(node: Aggregate | Join | TopK | Window) -> int:
@@ -43,8 +62,8 @@ def _weight(node: Aggregate | Join | TopK | Window) -> int:
     return ROWS if slots.values else FLOATS if slots.floats or slots.spreads else LINEAR
 
 
-def fits_one_task(loads: Iterable[Load], operations: int, small: int) -> bool:
+def fits_one_task(costs: Iterable[Cost], operations: int, small: int) -> bool:
     weight = exchanges = 0
-    for one in loads:
+    for one in costs:
         weight, exchanges = weight + one.weight, exchanges + one.exchanges
     return operations * weight <= small * (1 + EXCHANGE * exchanges)

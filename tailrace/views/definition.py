@@ -8,7 +8,7 @@ from typing import Any
 
 from tailrace import types
 from tailrace.errors import Corrupt, Unsupported
-from tailrace.maintain.compile import ViewSink
+from tailrace.maintain.sizing import ViewSink
 from tailrace.plan.arrangements import fingerprints
 from tailrace.plan.nodes import Key, Node, Order, PlanError, from_json, to_json, walk
 from tailrace.plan.refresh import Refresh

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 import tailrace as tr
-from tailrace.maintain.sizing import SMALL, Load, fits_one_task
+from tailrace.maintain.sizing import SMALL, Cost, fits_one_task
 
 QUERIES = {
-    "SELECT id, v FROM a WHERE v > 1": Load(1, False),
-    "SELECT v, id FROM a": Load(1, False),
-    "SELECT g, COUNT(*) AS n, SUM(v) AS s FROM a GROUP BY g": Load(1, True),
-    "SELECT g, SUM(f) AS s FROM a GROUP BY g": Load(10, True),
-    "SELECT g, MAX(v) AS most FROM a GROUP BY g": Load(50, True),
-    "SELECT g, MEDIAN(v) AS middle FROM a GROUP BY g": Load(50, True),
-    "SELECT x.id, y.id AS other FROM a x JOIN a y ON x.g = y.g": Load(50, True),
-    "SELECT b, COUNT(*) AS n FROM (SELECT g, MIN(v) AS b FROM a GROUP BY g) GROUP BY b": Load(51, True),
-    "SELECT id + 1 AS next FROM a": Load(1, True),
+    "SELECT id, v FROM a WHERE v > 1": Cost(1, False),
+    "SELECT v, id FROM a": Cost(1, False),
+    "SELECT g, COUNT(*) AS n, SUM(v) AS s FROM a GROUP BY g": Cost(1, True),
+    "SELECT g, SUM(f) AS s FROM a GROUP BY g": Cost(10, True),
+    "SELECT g, MAX(v) AS most FROM a GROUP BY g": Cost(50, True),
+    "SELECT g, MEDIAN(v) AS middle FROM a GROUP BY g": Cost(50, True),
+    "SELECT x.id, y.id AS other FROM a x JOIN a y ON x.g = y.g": Cost(50, True),
+    "SELECT b, COUNT(*) AS n FROM (SELECT g, MIN(v) AS b FROM a GROUP BY g) GROUP BY b": Cost(51, True),
+    "SELECT id + 1 AS next FROM a": Cost(1, True),
 }
 
 
@@ -35,24 +35,24 @@ def test_what_an_operation_costs_a_view(db: tr.Database) -> None:
     for number, query in enumerate(QUERIES):
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
     views = db._catalog.views
-    found = {view.sql: view.sink.load for view in views.values() if view.sink is not None}
+    found = {view.sql: view.sink.cost for view in views.values() if view.sink is not None}
     assert [found[views[f"v{number}"].sql] for number in range(len(QUERIES))] == list(QUERIES.values())
 
 
 @pytest.mark.parametrize(
-    ("loads", "most"),
+    ("costs", "most"),
     [
-        ([Load(1, False)], 100_000),
-        ([Load(1, False)] * 100, 1_000),
-        ([Load(1, True)], 1_000_000),
-        ([Load(50, True)], 20_000),
-        ([Load(50, True)] * 100, 18_020),  # each would have an exchange of its own
+        ([Cost(1, False)], 100_000),
+        ([Cost(1, False)] * 100, 1_000),
+        ([Cost(1, True)], 1_000_000),
+        ([Cost(50, True)], 20_000),
+        ([Cost(50, True)] * 100, 18_020),  # each would have an exchange of its own
     ],
 )
-def test_how_many_operations_one_task_takes_on(loads: list[Load], most: int) -> None:
-    assert fits_one_task(loads, most, SMALL)
-    assert not fits_one_task(loads, most + 1, SMALL)
-    assert not fits_one_task(loads, 0, -1)
+def test_how_many_operations_one_task_takes_on(costs: list[Cost], most: int) -> None:
+    assert fits_one_task(costs, most, SMALL)
+    assert not fits_one_task(costs, most + 1, SMALL)
+    assert not fits_one_task(costs, 0, -1)
 
 
 def test_tables_that_did_not_change_do_not_count(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
