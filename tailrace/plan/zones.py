@@ -6,6 +6,7 @@ What follows without changing those columns can stay there: that run of operator
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tailrace.plan.nodes import (
@@ -37,8 +38,7 @@ def placement(node: Node) -> Key | None:
         case Filter(source) | Generate(source):
             return placement(source)
         case Project(source, expressions):
-            copies = {column_of(e): i for i, e in reversed(list(enumerate(expressions)))}
-            return _moved(placement(source), copies)
+            return _projected(placement(source), expressions)
         case Join():
             return _join_placement(node)
         case Aggregate(_, groups):
@@ -49,6 +49,10 @@ def placement(node: Node) -> Key | None:
             places = {placement(b) for b in branches}
             return places.pop() if len(places) == 1 else None
     return None
+
+
+def _projected(positions: Key | None, expressions: Sequence[str]) -> Key | None:
+    return _moved(positions, {column_of(e): i for i, e in reversed(list(enumerate(expressions)))})
 
 
 def _moved(positions: Key | None, to: dict[int | None, int] | dict[int, int]) -> Key | None:
@@ -79,8 +83,7 @@ def origin(node: Node) -> Key | None:
         case Filter(source):
             return origin(source)
         case Project(source, expressions):
-            copies = {column_of(e): i for i, e in reversed(list(enumerate(expressions)))}
-            return _moved(origin(source), copies)
+            return _projected(origin(source), expressions)
         case Scan():
             return placement(node)
     return None

@@ -23,7 +23,7 @@ NOISE = 1.25  # times that two equal epochs may differ
 WHY = (
     "nothing is computed or read that a small table does not need, but random keys of a large one lie each on a page "
     "of its own, and a durable commit writes all pages that changed: a join's epoch of 10k operations changes up to "
-    "30k, of the view and of its arrangement, where a table of 100k rows has not that many"
+    "30k (reckoned, not counted), of the view and of its arrangement, where a table of 100k rows has not that many"
 )
 SMALL_WARM = 3  # small epochs that do not count: they are soon done, and soon warm
 

@@ -25,8 +25,8 @@ STEPS = 1_000  # values of the column that is selected by
 STRIDE = 317  # between ranges, prime: a few views are spread as many are
 SHARED = (5, 10, 20)
 WHY_TABLES = (
-    "an epoch that writes 2M rows writes 156 to each of so many views, in two shards: what counts is what a view costs "
-    "before its first row, in Arrow and in LMDB; see the profile"
+    "an epoch that writes 2M rows writes 156 to each of so many views, in four shards: what counts is what a view "
+    "costs before its first row, in Arrow and in LMDB; see the profile"
 )
 WHY = "most of the time goes into making entries for LMDB and putting them; see the profile"
 CHANGES = 10_000  # operations of an epoch over views of several kinds
