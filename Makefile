@@ -29,9 +29,10 @@ test: setup ## all tests, but for the long ones
 
 check: lint types test ## what CI runs: lint, types, tests
 
-lint: setup ## style
+lint: setup ## style, and which room may import which
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	.venv/bin/lint-imports --no-logo
 
 types: setup ## types, strictly
 	$(RUN) -m mypy

@@ -6,17 +6,17 @@
 """
 
 from tailrace import errors
-from tailrace.database import Database, check, open
+from tailrace.database.database import Database, check, open
+from tailrace.database.snapshot import Snapshot
+from tailrace.database.table import Table
+from tailrace.database.transaction import Transaction
+from tailrace.database.view import View
+from tailrace.epochs.model import Epoch
 from tailrace.errors import TailraceError
-from tailrace.maintain.epochs import Epoch
-from tailrace.snapshots import Snapshot
 from tailrace.store.base import Cut, Written
-from tailrace.store.tables import Table
-from tailrace.transactions import Transaction
-from tailrace.verify.findings import AuditReport
-from tailrace.verify.recompute import Report
+from tailrace.verify.audit.findings import AuditReport
+from tailrace.verify.comparison import Report
 from tailrace.version import VERSION
-from tailrace.views.serve import View
 
 __version__ = VERSION
 

@@ -8,18 +8,29 @@ with equal columns may come in any order and any number; only the sum of their w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from tailrace.types import Column
 
 WEIGHT = "_weight"
 SHARD = "_shard"
 
 Indices = npt.NDArray[np.int64]
+Fields = tuple[tuple[str, str], ...]
+
+WEIGHED = (WEIGHT, "bigint")
 
 
 def column(position: int) -> str:
     return f"_{position}"
+
+
+def delta_fields(columns: Sequence[Column]) -> Fields:
+    return (*((column(i), c.type) for i, c in enumerate(columns)), WEIGHED)
 
 
 def group_ids(keys: pa.Array | pa.ChunkedArray) -> tuple[Indices, pa.Array]:

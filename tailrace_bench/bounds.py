@@ -13,11 +13,12 @@ from functools import cache
 import pyarrow as pa
 
 import tailrace as tr
-from tailrace.source.assignment import Assignment, hand_out
-from tailrace.source.frames import frame
-from tailrace.source.reader import read_delta
+from tailrace.spark.frames import frame
+from tailrace.spark.stages import hand_out
 from tailrace.store.commits import committed
-from tailrace.store.lmdb import attach
+from tailrace.store.lmdb.store import attach
+from tailrace.task.assignment import Assignment
+from tailrace.task.log_reader import read_delta
 from tailrace_bench.lmdb_writer import encoded
 from tailrace_bench.measure import timed
 

@@ -15,11 +15,11 @@ import time
 import lmdb
 import pyarrow as pa
 
-from tailrace.store import arrays
-from tailrace.store.keys import KeyCodec
-from tailrace.store.memory import keep_memory
-from tailrace.store.order import order
-from tailrace.store.rows import RowCodec
+from tailrace.codec import arrays
+from tailrace.codec.keys import KeyCodec
+from tailrace.codec.rows import RowCodec
+from tailrace.codec.sorting import order
+from tailrace.spark.memory import keep_memory
 
 
 def encoded(rows: pa.Table, keys: int) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:

@@ -15,7 +15,7 @@ import psutil
 
 import tailrace
 from tailrace.errors import NoJava
-from tailrace.source.session import find_java
+from tailrace.spark.session import find_java
 
 
 def machine() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from tailrace.signals import caught
+from tailrace.database.signals import caught
 from tailrace_bench import limits
 from tailrace_bench.experiments import (
     aggregates,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from tailrace.source.session import session
+from tailrace.spark.session import session
 from tailrace_fuzz.features import FEATURES, Features
 from tailrace_fuzz.report import described, regression, summary
 from tailrace_fuzz.run import Finding, Outcome, play

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from tailrace.plan import dialect
+from tailrace.plan.sql import dialect
 
 _WHOLE = (exp.Query, exp.Column, exp.Literal, exp.Alias)
 _CLAUSES = ("where", "having", "distinct", "laterals", "group", "with_")

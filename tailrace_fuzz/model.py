@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import tailrace as tr
-from tailrace.source.session import session
+from tailrace.spark.session import session
 from tailrace.types import schema
 
 Row = dict[str, Any]

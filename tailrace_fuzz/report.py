@@ -27,7 +27,7 @@ def described(finding: Finding, replay: str) -> str:
 
 
 def regression(scenario: Scenario, finding: Finding) -> str:
-    """A test for `tests/maintain/test_fuzz_findings.py`."""
+    """A test for `tests/rules/test_fuzz_findings.py`."""
     lines = [f"def test_{finding.kind.lower()}_of_query_{finding.view.number}(db: tr.Database) -> None:", "    story("]
     lines += ["        db,", f"        {[t.ddl for t in scenario.tables]!r},"]
     lines += [f"        {[v.sql for v in scenario.views]!r},"]

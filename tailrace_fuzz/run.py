@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import tailrace as tr
 from tailrace.errors import Unsupported
-from tailrace.source.session import session
+from tailrace.spark.session import session
 from tailrace_fuzz.data import Epoch
 from tailrace_fuzz.model import Model, differences
 from tailrace_fuzz.scenarios import Scenario, View

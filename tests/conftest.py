@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace.source.session import session
+from tailrace.spark.session import session
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from oracle import Model, Row
 import tailrace as tr
 from tailrace.errors import Unsupported
 from tailrace.plan.explain import COSTS
-from tailrace.plan.functions import AGGREGATES, ESTIMATES
+from tailrace.plan.sql.functions import AGGREGATES, ESTIMATES
 
 PAGE = (Path(__file__).parent.parent / "docs" / "sql.md").read_text()
 

@@ -12,7 +12,7 @@ import pytest
 
 import tailrace
 from tailrace import errors
-from tailrace.store.env import translate
+from tailrace.store.lmdb.environment import translate
 
 NAMES = [
     "AuditReport",

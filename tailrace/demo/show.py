@@ -14,14 +14,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import tailrace
-from tailrace import loading, text
-from tailrace.commands import output
-from tailrace.database import Database
+from tailrace import loading, terminal
+from tailrace.codec import text
+from tailrace.database.database import Database
 from tailrace.demo.data import TABLES, generate
 from tailrace.demo.stream import Applied, Measured, percentile, stream, warm
 from tailrace.demo.views import EXAMPLES, Example
 from tailrace.errors import StoreError
-from tailrace.verify.recompute import Report
+from tailrace.verify.comparison import Report
 
 QUICK = "-XX:TieredStopAtLevel=1"  # so short a run is better off with code compiled quickly than well
 
@@ -31,7 +31,7 @@ def run(*, scale: float, seconds: float, rate: int, directory: Path | None) -> b
     began = time.monotonic()
     os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK)
     with _place(directory) as place:
-        show = Show(output.console())
+        show = Show(terminal.console())
         show.say("[bold]Tailrace[/bold] keeps SQL views fresh while the rows under them change.")
         files = show.generate(scale, place / "data")
         with tailrace.open(place / "store") as db:
@@ -180,7 +180,7 @@ class Show:
             ("views verified", f"{right} of {len(reports)}"),
         )
         self._console.print()
-        self._console.print(output.grid(["figure", "value"], rows, [False, True], f"In {seconds:.0f} s"))
+        self._console.print(terminal.grid(["figure", "value"], rows, [False, True], f"In {seconds:.0f} s"))
         return right == len(reports)
 
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
-from tailrace.database import Database
+from tailrace.database.database import Database
 from tailrace.demo.reader import read
 from tailrace.demo.writer import PATIENCE, Noted, write
+from tailrace.epochs.model import Epoch
 from tailrace.errors import EnvironmentFault
-from tailrace.maintain.epochs import Epoch
 
 
 @dataclass(frozen=True)

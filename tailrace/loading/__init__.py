@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tailrace.codec.schema import TableDef
+from tailrace.database.table import Table
 from tailrace.errors import BadFile
 from tailrace.loading import delimited, lines, parquet
 from tailrace.loading.files import COMPRESSED, Options, Piece
-from tailrace.store.base import TableDef
-from tailrace.store.tables import Table
 
 __all__ = ["FORMATS", "Options", "Step", "load"]
 

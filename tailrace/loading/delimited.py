@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from tailrace import text
+from tailrace.codec import text
+from tailrace.codec.convert import to_batch
+from tailrace.codec.schema import TableDef
 from tailrace.errors import BadFile, BadValue, NullKey
 from tailrace.loading.files import Options, Piece, Source, fault, own_names
-from tailrace.store.base import TableDef
-from tailrace.store.convert import to_batch
 
 BLOCK = 8 << 20  # bytes
 

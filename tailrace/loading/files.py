@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from tailrace.codec.convert import brief
+from tailrace.codec.schema import TableDef
 from tailrace.errors import BadFile, BadValue, NullKey, UnknownColumn
-from tailrace.store.base import TableDef
-from tailrace.store.convert import brief
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.json
 
-from tailrace import text
+from tailrace.codec import text
+from tailrace.codec.convert import to_batch
+from tailrace.codec.schema import TableDef
 from tailrace.errors import BadFile, BadValue, NullKey, UnknownColumn
 from tailrace.loading.files import Options, Piece, Source, fault
-from tailrace.store.base import TableDef
-from tailrace.store.convert import to_batch
 
 BLOCK = 8 << 20  # bytes
 LONGEST = 1 << 28  # bytes of a line

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tailrace.codec.convert import to_batch
+from tailrace.codec.schema import TableDef
 from tailrace.errors import BadFile, BadValue, NullKey
 from tailrace.loading.files import Options, Piece, fault, own_names
-from tailrace.store.base import TableDef
-from tailrace.store.convert import to_batch
 
 ROWS = 50_000
 

@@ -1,1 +1,1 @@
-"""SQL in, plans out: statements, nodes, rewrites, arrangements. Needs no Spark and no JVM."""
+"""From SQL to what runs: text, plan nodes, rewrites, physical plan. No store is read and no Spark is started."""

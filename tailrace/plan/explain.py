@@ -17,10 +17,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from tailrace.plan.arrangements import Arrangement, Stateful, arrangements, fingerprints, is_generic, rule
-from tailrace.plan.dialect import generate
 from tailrace.plan.expressions import parse_expr, position_of, with_fields
-from tailrace.plan.joining import lowered
 from tailrace.plan.nodes import (
     Aggregate,
     Filter,
@@ -35,7 +32,10 @@ from tailrace.plan.nodes import (
     UnionAll,
     Window,
 )
-from tailrace.plan.zones import Zone, begins_zone, view_place, zones
+from tailrace.plan.physical.arrangements import Arrangement, Stateful, arrangements, fingerprints, is_generic, rule
+from tailrace.plan.physical.lower import lowered
+from tailrace.plan.physical.zones import Zone, begins_zone, view_place, zones
+from tailrace.plan.sql.dialect import generate
 
 _SHORT = 6
 # The rules of maintenance, and what the work of an epoch follows under each.

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from sqlglot import exp
 
-from tailrace.plan.dialect import generate, parse
 from tailrace.plan.nodes import column_of
+from tailrace.plan.sql.dialect import generate, parse
 
 _POSITION = re.compile(r"_(\d+)\Z")
 # Operands that bind tighter than any operator.

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tailrace.plan.expressions import conjuncts, equality, parse_expr, position_of, refs
 from tailrace.plan.nodes import Aggregate, Filter, Join, Node, OneRow, Project, Scan, TopK, UnionAll, column_of
-from tailrace.plan.typer import Types
+from tailrace.plan.typing import Types
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")

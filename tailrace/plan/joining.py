@@ -8,14 +8,12 @@ which `lowered` takes apart when it is maintained.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field
 
-from tailrace.errors import Unsupported
-from tailrace.plan.dialect import generate
 from tailrace.plan.expressions import cast, column, conjoin, equality, is_true, parse_expr, refs, remap, shift
-from tailrace.plan.nodes import Filter, Join, JoinKind, Node, Project, UnionAll, column_of
-from tailrace.plan.typer import Types
+from tailrace.plan.nodes import Filter, Join, JoinKind, Node, Project, column_of
+from tailrace.plan.sql.dialect import generate
+from tailrace.plan.typing import Types
 from tailrace.types import Column, is_scalar
 
 _Key = tuple[str, str, bool]  # an expression over each side, and whether two NULLs are equal
@@ -86,6 +84,13 @@ def selected(node: Node, positions: Iterable[int]) -> Node:
     if wanted == list(range(len(node.columns))):
         return node
     return Project(node, tuple(column(p) for p in wanted), tuple(node.columns[p] for p in wanted))
+
+
+def renamed(node: Node, names: Sequence[str]) -> Node:
+    output = tuple(Column(n, c.type) for n, c in zip(names, node.columns, strict=True))
+    if output == node.columns:
+        return node
+    return Project(node, tuple(column(i) for i in range(len(output))), output)
 
 
 def link(text: str, width: int) -> _Key | None:
@@ -171,57 +176,3 @@ def _extended(node: Node, expressions: Sequence[str], types: Types) -> tuple[Nod
         return node, positions
     output = node.columns + tuple(map(Column, extra, types.of(node.columns, extra)))
     return Project(node, tuple(column(i) for i in range(width)) + tuple(extra), output), positions
-
-
-def lowered(node: Node) -> Node:
-    """The plan with every join that has a condition made of joins that have none: what is maintained.
-
-    Not before, because a rewrite would see, filter and prune the matches twice and differently: as they are, both
-    uses are equal nodes and share their states.
-    """
-    below = [lowered(child) for child in node.inputs]
-    if any(new is not old for new, old in zip(below, node.inputs, strict=True)):
-        names = [f.name for f in fields(node) if f.metadata.get("input")]
-        changes: dict[str, Any] = dict(zip(names, below, strict=True)) if names else {"branches": tuple(below)}
-        node = replace(node, **changes)
-    return _completed(node) if isinstance(node, Join) and node.condition is not None else node
-
-
-def _completed(node: Join) -> Node:
-    """An outer, semi or anti join with a condition.
-
-    What a pair-wise condition leaves unmatched is known only after it: `left` minus the left parts of
-    the matches. So LEFT = matches + pad(left anti matches), and so on.
-    """
-    left, right, kind, width = node.left, node.right, node.kind, len(node.left.columns)
-    matches = filtered(replace(node, kind="inner", condition=None), [node.condition or ""])
-    if kind in ("semi", "anti"):
-        return _matching(left, matches, 0, kind)
-    parts = [matches]
-    if kind in ("left", "full"):
-        parts.append(_padded(_matching(left, matches, 0, "anti"), (), right.columns))
-    if kind in ("right", "full"):
-        parts.append(_padded(_matching(right, matches, width, "anti"), left.columns, ()))
-    return UnionAll(tuple(parts), node.key)
-
-
-def _matching(side: Node, matches: Node, offset: int, kind: JoinKind) -> Node:
-    """Rows of `side` that are (semi) or are not (anti) in `matches`, where they begin at `offset`."""
-    # Without a key, rows that are equal in every column match the same partners, so all columns identify.
-    identity = side.key if side.key else tuple(range(len(side.columns)))
-    if not all(is_scalar(side.columns[p].type) for p in identity):
-        raise Unsupported(
-            construct="an outer, semi or anti join with a condition that is no equality, over nested types",
-            reason="select the primary key of each table in the joined subquery",
-        )
-    taken = selected(matches, [offset + p for p in identity])
-    # Null-safe: a row with NULLs is still itself.
-    return Join(side, taken, kind, identity, tuple(range(len(identity))), (True,) * len(identity))
-
-
-def _padded(node: Node, before: tuple[Column, ...], after: tuple[Column, ...]) -> Node:
-    def nulls(columns: tuple[Column, ...]) -> tuple[str, ...]:
-        return tuple(cast("NULL", c.type) for c in columns)
-
-    copied = tuple(column(i) for i in range(len(node.columns)))
-    return Project(node, (*nulls(before), *copied, *nulls(after)), before + node.columns + after)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -410,6 +410,18 @@ def walk(node: Node) -> Iterator[Node]:
     for child in node.inputs:
         yield from walk(child)
     yield node
+
+
+def map_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node over changed inputs; the node itself if no input changes."""
+    inputs = [change(child) for child in node.inputs]
+    if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
+        return node
+    if isinstance(node, UnionAll):
+        return replace(node, branches=tuple(inputs))
+    names = [f.name for f in fields(node) if f.metadata.get("input")]
+    changes: dict[str, Any] = dict(zip(names, inputs, strict=True))
+    return replace(node, **changes)
 
 
 def tables(root: Node) -> frozenset[int]:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from tailrace.plan.dialect import generate
 from tailrace.plan.expressions import operand, parse_expr, with_fields
 from tailrace.plan.nodes import Node, walk
-from tailrace.plan.refuse import unsupported
+from tailrace.plan.sql.dialect import generate
+from tailrace.plan.sql.refuse import unsupported
 from tailrace.types import Column
 
 if TYPE_CHECKING:
-    from tailrace.plan.scope import Scope
+    from tailrace.plan.build.scope import Scope
 
 _REFERENCE = re.compile(r"\^(\d+)\.(\d+):(.*)\Z", re.DOTALL)
 

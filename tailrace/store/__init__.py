@@ -1,1 +1,1 @@
-"""Rows, logs and shards on disk. Nothing outside this package knows which store it is."""
+"""The store interface: rows, logs, documents, locks and shards. Each implementation is a package of its own."""

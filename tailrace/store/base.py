@@ -10,16 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
-from tailrace import types
-from tailrace.errors import Corrupt
-from tailrace.store.keys import KeyCodec
-from tailrace.store.rows import RowCodec
-from tailrace.types import Column
+from tailrace.codec.schema import TableDef
 
 
 class Cut(NamedTuple):
@@ -36,46 +31,6 @@ class Cut(NamedTuple):
     @property
     def operations(self) -> int:
         return sum(self.offsets)
-
-
-@dataclass(frozen=True)
-class TableDef:
-    """A base table: its columns, and the names of those that are its primary key."""
-
-    id: int
-    name: str
-    columns: tuple[Column, ...]
-    key: tuple[str, ...]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TableDef, (self.id, self.name, self.columns, self.key)  # codecs are made anew where it arrives
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        return types.schema(self.columns)
-
-    @cached_property
-    def positions(self) -> tuple[int, ...]:
-        names = [c.name for c in self.columns]
-        return tuple(names.index(k) for k in self.key)
-
-    @cached_property
-    def keys(self) -> KeyCodec:
-        return KeyCodec([self.schema.field(k).type for k in self.key])
-
-    @cached_property
-    def rows(self) -> RowCodec:
-        return RowCodec(self.schema)
-
-    def decode(self, rows: list[bytes]) -> pa.RecordBatch:
-        """Stored rows; a damaged one is `Corrupt`, and of this table."""
-        try:
-            return self.rows.decode(rows)
-        except Corrupt as error:
-            raise Corrupt(where=f"a row of table {self.name!r}", reason=error.reason) from error
-
-    def key_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        return [batch.column(k) for k in self.key]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tailrace.store.shapes import Small
 
 _Cut = tuple[int, list[int]]
 _TableId = Annotated[str, re.compile(r"[0-9]{1,10}").fullmatch]
-_Bound = Annotated[str, re.compile(r"\*|([0-9a-f]{2}){0,511}").fullmatch]  # of `source/parts.py`
+_Bound = Annotated[str, re.compile(r"\*|([0-9a-f]{2}){0,511}").fullmatch]  # of `store/parts.py`
 _Bounds = dict[_TableId, list[_Bound]]
 _Column = tuple[str, str]
 

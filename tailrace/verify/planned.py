@@ -1,8 +1,8 @@
 """A view's plan, computed by Spark from the tables at a cut: for views whose SQL has more than one right answer.
 
 `row_number() OVER (ORDER BY day)` may number the rows of a day in any way, and LIMIT and `max_by` may take any of
-them; the plan says which (`plan/order.py`, `plan/settled.py`). Nothing here is incremental: each node is the one
-Spark operator that it stands for.
+them; the plan says which (`plan/ties.py`, `plan/build/tie_breaks.py`). Nothing here is incremental: each node is the
+one Spark operator that it stands for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace.delta import column
-from tailrace.plan.joining import lowered
+from tailrace.plan.binding import Query
 from tailrace.plan.nodes import (
     Aggregate,
     Filter,
@@ -29,9 +29,9 @@ from tailrace.plan.nodes import (
     Window,
     walk,
 )
-from tailrace.plan.order import NUMBER, is_decided, over, whole_order, window_sql
-from tailrace.source.frames import table_rows
-from tailrace.source.queries import Query
+from tailrace.plan.physical.lower import lowered
+from tailrace.plan.ties import NUMBER, is_decided, over, whole_order, window_sql
+from tailrace.spark.frames import table_rows
 from tailrace.store.base import Cut, Store
 
 _KINDS = {"semi": "left_semi", "anti": "left_anti"}

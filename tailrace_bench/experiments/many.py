@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import tailrace as tr
-from tailrace.statements import TOGETHER
+from tailrace.database.ddl import TOGETHER
 from tailrace_bench import bounds, workloads
 from tailrace_bench.experiments.aggregates import RATE
 from tailrace_bench.harness import WARM, Measured, check, create, epochs, line, median, refreshed, short

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 import tailrace as tr
-from tailrace.commands import output
+from tailrace import terminal
 from tailrace.errors import TailraceError
 from tailrace_bench.harness import Wrong
 from tailrace_bench.measure import spread, timed
@@ -281,7 +281,7 @@ def _show(figures: Figures) -> None:
         for name, found in listed.items()
     ]
     right = [False, False, True, True, True, True, True]
-    output.console(stderr=True).print(output.grid(names, rows, right))
+    terminal.console(stderr=True).print(terminal.grid(names, rows, right))
     _say(f"median ratio: {figures['medians']['ratio']}; together / sum of alone: {figures['together']['of_alone']}")
     for kind in ("refused", "wrong"):
         for name, reason in figures[kind].items():

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import tailrace as tr
-from tailrace.source.session import session
+from tailrace.spark.session import session
 from tailrace_bench.tpch.data import TABLES
 from tailrace_bench.tpch.queries import Query
 

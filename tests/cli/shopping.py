@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from tailrace.cli import app
+from tailrace.cli.app import app
 
 ORDERS = "CREATE TABLE orders (id BIGINT PRIMARY KEY, cust BIGINT, price DECIMAL(12,2), note STRING, day DATE)"
 LINES = "CREATE TABLE lines (id BIGINT, line INT, price DOUBLE, data BINARY, PRIMARY KEY (id, line))"

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tailrace as tr
-from tailrace.cli import app
+from tailrace.cli.app import app
 from tailrace_bench import harness, run
 from tailrace_bench.results import Result
 from tailrace_bench.size import Size

@@ -8,7 +8,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from tailrace.cli import app
+from tailrace.cli.app import app
 from tailrace.version import VERSION
 
 VERBS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]

@@ -89,7 +89,7 @@ def test_verify_of_a_view_that_differs_exits_with_1(shop: Tailrace, spark: Spark
 
 def corrupt(path: Path) -> None:
     """Take all rows of all views away behind the store's back."""
-    from tailrace.store.lmdb import LmdbStore
+    from tailrace.store.lmdb.store import LmdbStore
 
     store = LmdbStore(path)
     state = store.documents("view:")["view:spend"]["state"]

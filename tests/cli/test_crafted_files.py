@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tailrace as tr
+from tailrace.database.table import Table
 from tailrace.errors import BadFile, BadValue
 from tailrace.loading import load
-from tailrace.store.tables import Table
 
 COLUMNS = (
     "id BIGINT PRIMARY KEY, name STRING, price DECIMAL(12,2), day DATE, at TIMESTAMP, raw BINARY, x DOUBLE, b BOOLEAN"

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import tailrace as tr
-from tailrace.cli import app
+from tailrace.cli.app import app
 from tailrace.demo.stream import Applied, Measured, percentile
 from tailrace.demo.views import EXAMPLES
 from tailrace.demo.writer import Noted

@@ -17,7 +17,7 @@ import psutil
 import pyspark
 from fault_processes import until
 
-from tailrace.source.session import find_java
+from tailrace.spark.session import find_java
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 HOSTS = ("127.0.0.1", "127.0.0.2")

@@ -20,8 +20,8 @@ from fault_bench import Bench
 from fault_processes import until
 from fault_runner import LOST
 
-from tailrace.building import Step
-from tailrace.maintain.lock import held
+from tailrace.database.progress import Step
+from tailrace.store.lmdb.lock import held
 
 EPOCH = ("epoch.intent", "epoch.work", "epoch.commit", "epoch.committed", "log.trim")
 TASK = ("task.apply", "shard.commit", "shard.committed", "task.applied")

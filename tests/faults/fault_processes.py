@@ -90,7 +90,7 @@ class Child:
 
     def workers(self) -> list[psutil.Process]:
         """Spark's Python daemons and workers."""
-        return [p for p in self.children() if "tailrace.maintain.daemon" in _command(p)]
+        return [p for p in self.children() if "tailrace.spark.daemon" in _command(p)]
 
     def javas(self, word: str = "") -> list[psutil.Process]:
         return [p for p in self.children() if "java" in _command(p).split(" ")[0] and word in _command(p)]

@@ -14,9 +14,9 @@ import time
 from typing import Any
 
 import tailrace as tr
+from tailrace.epochs.model import Epoch
 from tailrace.errors import TailraceError
-from tailrace.maintain.epochs import Epoch
-from tailrace.source.session import running, session
+from tailrace.spark.session import running, session
 
 LOST = 3  # how it ends when Spark is lost
 

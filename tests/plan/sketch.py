@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from sqlglot import exp, parse_one
 from sqlglot.optimizer.annotate_types import annotate_types
 
-from tailrace.plan import statements
-from tailrace.plan.build import ExpressionFault, Types, build
+from tailrace.plan.build.select import ExpressionFault, Types, build
 from tailrace.plan.nodes import Node, Scan
-from tailrace.plan.rewrites import rewrite
+from tailrace.plan.rewrite.rewriter import rewrite
+from tailrace.plan.sql import statements
 from tailrace.types import Column
 
 TABLES = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.plan import dialect
+from tailrace.plan.sql import dialect
 from tailrace_fuzz.cuts import cuts
 from tailrace_fuzz.features import Features
 from tailrace_fuzz.scenarios import scenario

@@ -5,15 +5,9 @@ from __future__ import annotations
 import pytest
 from sketch import Sketch
 
-from tailrace.plan.arrangements import (
-    Arrangement,
-    arrangements,
-    fingerprints,
-    is_generic,
-    rule,
-)
 from tailrace.plan.nodes import Aggregate, Node, walk
-from tailrace.plan.zones import placement, view_place, zones
+from tailrace.plan.physical.arrangements import Arrangement, arrangements, fingerprints, is_generic, rule
+from tailrace.plan.physical.zones import placement, view_place, zones
 
 
 @pytest.mark.parametrize(

@@ -12,23 +12,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from sketch import NESTED, Sketch
 
-from tailrace.maintain.typer import SparkTyper
-from tailrace.plan.build import Types
+from tailrace.plan.build.select import Types
 from tailrace.plan.expressions import refs
-from tailrace.plan.joining import lowered
-from tailrace.plan.nodes import (
-    Aggregate,
-    Filter,
-    Generate,
-    Join,
-    Node,
-    OneRow,
-    Project,
-    Scan,
-    TopK,
-    UnionAll,
-    Window,
-)
+from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, OneRow, Project, Scan, TopK, UnionAll, Window
+from tailrace.plan.physical.lower import lowered
+from tailrace.spark.typer import SparkTyper
 from tailrace.verify.planned import first_rows, windowed
 
 QUERIES = sorted((Path(__file__).parent.parent / "fixtures" / "plan").glob("meaning*.sql"))

@@ -6,9 +6,9 @@ import pytest
 
 from tailrace.errors import SyntaxFault, UnknownName, Unsupported
 from tailrace.plan.nodes import Aggregate, Call, Join, Scan
-from tailrace.plan.recomputable import recomputed_place, relations, require_deterministic
-from tailrace.plan.refresh import estimate
-from tailrace.plan.statements import CreateView, parse, parse_query
+from tailrace.plan.physical.estimate import estimate
+from tailrace.plan.sql.recomputable import recomputed_place, relations, require_deterministic
+from tailrace.plan.sql.statements import CreateView, parse, parse_query
 from tailrace.types import Column
 
 COLUMNS = (Column("id", "int"), Column("g", "int"), Column("x", "double"))

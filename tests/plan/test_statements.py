@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tailrace.errors import SqlError, SyntaxFault, Unsupported
-from tailrace.plan.statements import (
+from tailrace.plan.sql.statements import (
     CreateTable,
     CreateView,
     Describe,

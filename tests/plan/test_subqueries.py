@@ -12,7 +12,7 @@ from tailrace.errors import SqlError
 from tailrace.plan.explain import compact
 from tailrace.plan.facts import never_null, one_row
 from tailrace.plan.nodes import Aggregate, Join, walk
-from tailrace.plan.rewrites import rewrite
+from tailrace.plan.rewrite.rewriter import rewrite
 
 TPCH = FIXTURES / "tpch"
 

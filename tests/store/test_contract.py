@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tailrace.codec.schema import TableDef
+from tailrace.database.table import Table
 from tailrace.errors import (
     BadValue,
     Corrupt,
@@ -22,9 +24,9 @@ from tailrace.errors import (
     StoreFull,
     UnknownColumn,
 )
-from tailrace.store import lmdb, settings
-from tailrace.store.base import Cut, Past, Store, TableDef, Write
-from tailrace.store.tables import Table
+from tailrace.store.base import Cut, Past, Store, Write
+from tailrace.store.lmdb import settings
+from tailrace.store.lmdb.store import LmdbStore
 from tailrace.types import Column
 
 ITEMS = TableDef(1, "items", (Column("id", "int"), Column("tag", "string"), Column("v", "bigint")), ("id",))
@@ -33,7 +35,7 @@ PAIRS = TableDef(2, "pairs", (Column("a", "string"), Column("b", "int"), Column(
 
 def embedded(path: Path) -> Store:
     settings.create(path, settings.Settings(map_size=1 << 28))
-    return lmdb.LmdbStore(path)
+    return LmdbStore(path)
 
 
 STORES: dict[str, Callable[[Path], Store]] = {"lmdb": embedded}
@@ -335,7 +337,7 @@ def test_long_keys(store: Store) -> None:
 
 def test_a_full_map_says_so_and_keeps_what_was_there(tmp_path: Path) -> None:
     settings.create(tmp_path / "s", settings.Settings(map_size=1 << 20))
-    store = lmdb.LmdbStore(tmp_path / "s")
+    store = LmdbStore(tmp_path / "s")
     items = Table(store, ITEMS)
     items.put({"id": 1, "tag": "kept"})
     with pytest.raises(StoreFull):
@@ -347,7 +349,7 @@ def test_a_full_map_says_so_and_keeps_what_was_there(tmp_path: Path) -> None:
 
 def test_a_damaged_log_entry_is_named_and_not_read(tmp_path: Path) -> None:
     settings.create(tmp_path / "s", settings.Settings(nodes=1, shards=1, map_size=1 << 26))
-    store = lmdb.LmdbStore(tmp_path / "s")
+    store = LmdbStore(tmp_path / "s")
     start = store.newest_cut()
     Table(store, ITEMS).put_many([{"id": i, "v": i} for i in range(10)])
     with store._base.write() as txn, txn.cursor(store._log) as cursor:

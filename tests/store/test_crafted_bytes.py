@@ -19,12 +19,14 @@ from crafted import crafted, damaged, survives
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.codec import batches, weighted
+from tailrace.codec.rows import RowCodec
+from tailrace.codec.schema import TableDef
 from tailrace.errors import Corrupt, DataError, SnapshotGone, TailraceError
-from tailrace.store import batches, log, weighted
-from tailrace.store.base import Change, Cut, TableDef, Write
-from tailrace.store.lmdb import LmdbStore
-from tailrace.store.rows import RowCodec
-from tailrace.store.settings import Settings, create
+from tailrace.store.base import Change, Cut, Write
+from tailrace.store.lmdb import log
+from tailrace.store.lmdb.settings import Settings, create
+from tailrace.store.lmdb.store import LmdbStore
 from tailrace.types import Column
 
 TABLE = TableDef(

@@ -10,34 +10,36 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.store import lmdb, settings
 from tailrace.store.base import Write
+from tailrace.store.lmdb import settings
+from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.pins import oldest_pinned, pinned, standing
 from tailrace.store.processes import lives, me
 
 HOLDER = """
-import sys, tailrace.store.lmdb as lmdb
+import sys
 from pathlib import Path
+from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.pins import pinned
-with pinned(lmdb.LmdbStore(Path(sys.argv[1]))):
+with pinned(LmdbStore(Path(sys.argv[1]))):
     print("pinned", flush=True)
     sys.stdin.read()
 """
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[lmdb.LmdbStore]:
+def store(tmp_path: Path) -> Iterator[LmdbStore]:
     settings.create(tmp_path / "s", settings.Settings(map_size=1 << 26))
-    opened = lmdb.LmdbStore(tmp_path / "s")
+    opened = LmdbStore(tmp_path / "s")
     yield opened
     opened.close()
 
 
-def commit(store: lmdb.LmdbStore, epoch: int) -> None:
+def commit(store: LmdbStore, epoch: int) -> None:
     store.change_documents({"committed": {"epoch": epoch, "cut": [epoch, [epoch] * store.nodes], "at": 0.0}})
 
 
-def test_the_oldest_pin_counts(store: lmdb.LmdbStore) -> None:
+def test_the_oldest_pin_counts(store: LmdbStore) -> None:
     assert oldest_pinned(store) is None
     with pinned(store) as first:
         commit(store, 5)
@@ -50,7 +52,7 @@ def test_the_oldest_pin_counts(store: lmdb.LmdbStore) -> None:
     assert standing(store) == []
 
 
-def test_a_pin_of_another_process_holds_until_that_is_killed(store: lmdb.LmdbStore) -> None:
+def test_a_pin_of_another_process_holds_until_that_is_killed(store: LmdbStore) -> None:
     commit(store, 3)
     command = [sys.executable, "-c", HOLDER, store.path]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
@@ -67,9 +69,10 @@ def test_a_pin_of_another_process_holds_until_that_is_killed(store: lmdb.LmdbSto
 
 
 READER = """
-import sys, tailrace.store.lmdb as lmdb
+import sys
 from pathlib import Path
-store = lmdb.LmdbStore(Path(sys.argv[1]))
+from tailrace.store.lmdb.store import LmdbStore
+store = LmdbStore(Path(sys.argv[1]))
 with store.shard(0).at(0) as snapshot, store._base.read():
     snapshot.applied(1)
     print("reading", flush=True)
@@ -77,7 +80,7 @@ with store.shard(0).at(0) as snapshot, store._base.read():
 """
 
 
-def test_a_reader_that_is_killed_does_not_keep_pages(store: lmdb.LmdbStore) -> None:
+def test_a_reader_that_is_killed_does_not_keep_pages(store: LmdbStore) -> None:
     environments = [store._base, store.shard(0)._env]
 
     def reading(pid: int) -> list[bool]:
@@ -95,7 +98,7 @@ def test_a_reader_that_is_killed_does_not_keep_pages(store: lmdb.LmdbStore) -> N
     assert reading(other.pid) == [False, False]
 
 
-def test_another_process_with_the_same_number_is_not_the_same(store: lmdb.LmdbStore) -> None:
+def test_another_process_with_the_same_number_is_not_the_same(store: LmdbStore) -> None:
     note = me()
     assert lives(note)
     assert not lives({**note, "started": note["started"] - 1})

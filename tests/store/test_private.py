@@ -11,10 +11,10 @@ import pytest
 
 import tailrace as tr
 from tailrace.errors import EpochsLocked, StoreError
-from tailrace.maintain.lock import held
-from tailrace.source import session as sessions
-from tailrace.store import settings
+from tailrace.spark import session as sessions
 from tailrace.store.base import Write
+from tailrace.store.lmdb import settings
+from tailrace.store.lmdb.lock import held
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077, 0o277], ids=oct)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import tailrace as tr
-from tailrace.store.log import offset_of
-from tailrace.verify.findings import Finding
+from tailrace.store.lmdb.log import offset_of
+from tailrace.verify.audit.findings import Finding
 
 Change = Callable[[bytes], bytes | None]
 

@@ -13,9 +13,9 @@ import pytest
 from damage import entry, flip, goes_on, state_of, told, write
 
 import tailrace as tr
+from tailrace.catalog import construction
+from tailrace.epochs.expected import Rebuild
 from tailrace.errors import BadKey
-from tailrace.maintain import builds
-from tailrace.maintain.rebuild import Rebuild
 
 EVERY_KIND = {
     **damage.VIEWS,
@@ -63,8 +63,8 @@ def test_a_healthy_store_has_nothing_wrong_while_writers_and_epochs_go_on(tmp_pa
 
 
 def test_large_tables_are_taken_in_chunk_by_chunk(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builds, "AT_ONCE", 0)
-    monkeypatch.setattr(builds, "CHUNK", 15)
+    monkeypatch.setattr(construction, "AT_ONCE", 0)
+    monkeypatch.setattr(construction, "CHUNK", 15)
     chunks: list[int] = []
     step = Rebuild._in_chunks
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tailrace.errors import BadHistory
-from tailrace.verify.checker import check
-from tailrace.verify.model import BaseHistory, Change, Rows, ViewHistory, ViewState, alike
-from tailrace.verify.records import Model
-from tailrace.verify.verdict import Level, ViewVerdict
+from tailrace.verify.equality import alike
+from tailrace.verify.history.checker import check
+from tailrace.verify.history.record_levels import Model
+from tailrace.verify.history.timelines import BaseHistory, Change, Rows, ViewHistory, ViewState
+from tailrace.verify.history.verdict import Level, ViewVerdict
 
 
 def total(rows: Rows) -> dict[Any, Any]:

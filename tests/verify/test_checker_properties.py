@@ -11,11 +11,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.verify.certified import PARTS
-from tailrace.verify.checker import check
-from tailrace.verify.model import BaseHistory, BaseState, Change, Definition, Rows, ViewHistory, ViewState
-from tailrace.verify.records import Model
-from tailrace.verify.verdict import Level
+from tailrace.verify.history.certified import PARTS
+from tailrace.verify.history.checker import check
+from tailrace.verify.history.record_levels import Model
+from tailrace.verify.history.timelines import BaseHistory, BaseState, Change, Definition, Rows, ViewHistory, ViewState
+from tailrace.verify.history.verdict import Level
 
 KEYS, GROUPS = ("a", "b", "c"), ("x", "y")
 

@@ -15,10 +15,10 @@ import pytest
 from damage import base, entry, flip, goes_on, state_of, told, write
 
 import tailrace as tr
-from tailrace.auditing import Auditor
+from tailrace.database.auditor import Auditor
 from tailrace.errors import EpochFailed
+from tailrace.store.lmdb.shard import Mark, mark_bytes, mark_of
 from tailrace.store.pins import pinned
-from tailrace.store.shards import Mark, mark_bytes, mark_of
 
 FEW = {"totals": damage.VIEWS["totals"], "bag": damage.VIEWS["bag"]}
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import tailrace as tr
-from tailrace.verify.checking import Checked
-from tailrace.verify.verdict import Level, Witness
+from tailrace.verify.history.check_file import Checked
+from tailrace.verify.history.verdict import Level, Witness
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tailrace.verify.checker import check
-from tailrace.verify.model import BaseHistory, Change, Definition, Rows, ViewHistory, ViewState
-from tailrace.verify.records import Model
-from tailrace.verify.verdict import Level, Verdict
+from tailrace.verify.history.checker import check
+from tailrace.verify.history.record_levels import Model
+from tailrace.verify.history.timelines import BaseHistory, Change, Definition, Rows, ViewHistory, ViewState
+from tailrace.verify.history.verdict import Level, Verdict
 
 
 def base(

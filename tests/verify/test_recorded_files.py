@@ -12,8 +12,8 @@ import pytest
 
 import tailrace as tr
 from tailrace.errors import BadRecording
-from tailrace.verify.recorded import Header, Line, Reader, RecordedView, Writer
-from tailrace.verify.verdict import Level
+from tailrace.verify.history.history_file import Header, Line, Reader, RecordedView, Writer
+from tailrace.verify.history.verdict import Level
 
 T = "CREATE TABLE t (id INT PRIMARY KEY, v DECIMAL(6,2), x DOUBLE, at TIMESTAMP)"
 COPY = {"name": "copy", "sql": "SELECT id, v FROM t", "key": ["id"]}

@@ -19,12 +19,12 @@ import pytest
 from typer.testing import CliRunner
 
 import tailrace as tr
-from tailrace.cli import app
+from tailrace.cli.app import app
 from tailrace.errors import StoreError, UnknownName
 from tailrace.store.commits import PREFIX
-from tailrace.verify import recording
-from tailrace.verify.recorded import Line, Reader
-from tailrace.verify.verdict import Level
+from tailrace.verify.history import recorder
+from tailrace.verify.history.history_file import Line, Reader
+from tailrace.verify.history.verdict import Level
 
 TABLES = """
     CREATE TABLE o (id INT PRIMARY KEY, c INT, p DECIMAL(8,2), x DOUBLE);
@@ -153,7 +153,7 @@ def test_chosen_views_with_a_task_for_every_shard(db: tr.Database, tmp_path: Pat
 def test_every_epoch_is_recorded_however_late_it_is_read(
     db: tr.Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "EVERY", 3600.0)
+    monkeypatch.setattr(recorder, "EVERY", 3600.0)
     create(db, "selection")
     with db.record(tmp_path / "h.arrow"):
         for number in range(40):  # more than the store remembers otherwise

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 import tailrace as tr
-from tailrace.source.session import session
-from tailrace.store.lmdb import LmdbStore
-from tailrace.store.place import place_one
+from tailrace.codec.murmur import place_one
+from tailrace.spark.session import session
+from tailrace.store.lmdb.store import LmdbStore
 
 VIEWS = {
     "totals": "SELECT g, SUM(v) AS total, COUNT(*) AS n FROM t GROUP BY g",

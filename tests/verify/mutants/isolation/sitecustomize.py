@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tailrace.maintain.program import Program
-from tailrace.store.shards import LmdbShard
+from tailrace.store.lmdb.shard import LmdbShard
+from tailrace.task.program import Program
 
 _run, _applied = Program.run, LmdbShard.apply
 

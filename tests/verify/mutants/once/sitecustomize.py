@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from tailrace.maintain.before import Before
-from tailrace.store.shards import LmdbShard
+from tailrace.rules.before import Before
+from tailrace.store.lmdb.shard import LmdbShard
 
 _begun, _applied = Before.__init__, LmdbShard.apply
 
 
-def begin(self: Before, store: Any, work: Any) -> None:
-    _begun(self, store, replace(work, epoch=work.epoch + 1))
+def begin(self: Before, store: Any, epoch: int, **options: Any) -> None:
+    _begun(self, store, epoch + 1, **options)
 
 
 def apply(self: LmdbShard, epoch: int, writes: Any, keep: int) -> bool:

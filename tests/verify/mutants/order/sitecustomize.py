@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tailrace.maintain.epochs import Epochs
+from tailrace.epochs.protocol import Epochs
 
 _refreshed = Epochs._refresh_all
 _left: dict[int, Any] = {}

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tailrace.store.shards import LmdbShardSnapshot
+from tailrace.store.lmdb.shard import LmdbShardSnapshot
 
 LmdbShardSnapshot._laid_over = lambda self, state: []  # type: ignore[method-assign]

@@ -1,0 +1,1 @@
+"""Which tables, views and states exist, kept as documents of the store."""

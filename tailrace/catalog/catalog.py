@@ -1,0 +1,341 @@
+"""The catalog: tables, views and the states behind them, as documents of the store.
+
+    catalog          version, the next free number
+    table:<name>     columns and key
+    view:<name>      its SQL, plan, columns, key, order, and the number of its state
+    state:<print>    the number of the arrangement with that fingerprint
+    building         states that a build in one go has filled so far
+    build:<name>     views that are built chunk by chunk, and the numbers of their states (`catalog/construction.py`)
+    dropping         states that nobody needs any more, each with the epoch since when
+    emptying         dropped tables whose rows are still there
+
+Every change is one transaction and raises the version, by which other processes see that there is one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from tailrace import faults
+from tailrace.catalog import construction
+from tailrace.catalog.definition import ViewDef, table_from_json, view_from_json, view_to_json
+from tailrace.codec.schema import TableDef
+from tailrace.errors import InUse, UnknownName
+from tailrace.plan.binding import Query
+from tailrace.store.base import Store
+from tailrace.store.commits import committed
+from tailrace.store.parts import Bounds
+from tailrace.store.pins import oldest_pinned
+from tailrace.types import Column
+
+__all__ = ["Catalog", "Draft", "Making", "Relations", "ViewDef"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Tables and views of one moment, by name."""
+
+    tables: Mapping[str, TableDef]
+    views: Mapping[str, ViewDef]
+
+    def table(self, name: str) -> TableDef:
+        if name.lower() not in self.tables:
+            raise UnknownName(kind="table", name=name, hint=self._near(self.tables))
+        return self.tables[name.lower()]
+
+    def view(self, name: str) -> ViewDef:
+        if name.lower() not in self.views:
+            raise UnknownName(kind="view", name=name, hint=self._near(self.views))
+        return self.views[name.lower()]
+
+    @staticmethod
+    def _near(known: Iterable[str]) -> str:
+        listed = ", ".join(sorted(known)[:8])
+        return f" (there are: {listed})" if listed else " (there are none)"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Views about to be built, and the numbers of states that are filled with them, by fingerprint."""
+
+    views: tuple[ViewDef, ...]
+    states: dict[str, int]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [*(v.state for v in self.views), *self.states.values()]
+
+
+@dataclass(frozen=True)
+class Making:
+    """A build chunk by chunk: what, whether it takes the place of views there are, who is at it, and how far."""
+
+    draft: Draft
+    tables: tuple[int, ...]
+    total: int
+    replaces: bool
+    owned: bool
+    pid: int | None
+    failed: str | None
+    loaded: Bounds
+    rows: int
+    failures: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.draft.views[0].name
+
+    @property
+    def number(self) -> int:
+        """Of this build and no other of the same name."""
+        return self.draft.views[0].state
+
+
+class Catalog:
+    """The catalog as of its newest version, read again whenever that has changed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._version = -1
+        self._tables: dict[str, TableDef] = {}
+        self._views: dict[str, ViewDef] = {}
+        self._states: dict[str, int] = {}
+        self._next = 1
+        self._lock = threading.RLock()
+
+    def _current(self) -> Catalog:
+        with self._lock:
+            self._read()
+        return self
+
+    def _read(self) -> None:
+        head = self._store.document("catalog") or {"version": 0, "next": 1}
+        if head["version"] != self._version:
+            self._tables = {t.name: t for t in map(table_from_json, self._store.documents("table:").values())}
+            self._views = {v.name: v for v in map(view_from_json, self._store.documents("view:").values())}
+            self._states = {k[6:]: v for k, v in self._store.documents("state:").items()}
+            self._version, self._next = head["version"], head["next"]
+
+    @property
+    def version(self) -> int:
+        return self._current()._version
+
+    @property
+    def tables(self) -> dict[str, TableDef]:
+        return self._current()._tables
+
+    @property
+    def views(self) -> dict[str, ViewDef]:
+        return self._current()._views
+
+    @property
+    def states(self) -> dict[str, int]:
+        return self._current()._states
+
+    @property
+    def relations(self) -> Relations:
+        with self._lock:
+            self._read()
+            return Relations(self._tables, self._views)
+
+    def table(self, name: str) -> TableDef:
+        return self.relations.table(name)
+
+    def view(self, name: str) -> ViewDef:
+        return self.relations.view(name)
+
+    def require(self, table: TableDef) -> None:
+        """Refuse a table that was dropped, even if another has its name now: its rows are gone."""
+        if self.tables.get(table.name) != table:
+            raise UnknownName(kind="table", name=table.name, hint=" any more: it was dropped")
+
+    def dependants(self, name: str) -> list[str]:
+        coming = [v for making in self.making.values() for v in making.draft.views]
+        return sorted({v.name for v in (*self.views.values(), *coming) if name in v.uses})
+
+    def add_table(self, name: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> TableDef:
+        current = self._current()
+        table = TableDef(current._next, name, columns, key)
+        document = {"id": table.id, "name": name, "columns": [list(c) for c in columns], "key": list(key)}
+        self._change({f"table:{name}": document}, current._next + 1)
+        return table
+
+    def drop_table(self, name: str) -> None:
+        """Forget a table; its rows become leftovers."""
+        table = self.table(name)
+        self._refuse_if_used(table.name)
+        self._change({f"table:{table.name}": None, "emptying": [*self.emptying(), table.id]})
+
+    def emptying(self) -> list[int]:
+        """Dropped tables whose rows are still there."""
+        return list(self._store.document("emptying") or [])
+
+    def emptied(self) -> None:
+        self._store.change_documents({"emptying": None})
+
+    def query(self, view: ViewDef, others: Sequence[ViewDef] = ()) -> Query:
+        """The view's SQL, down to the tables; views in `others` go before those of the catalog."""
+        known = ChainMap({v.name: v for v in others}, self.views)
+        reads: list[tuple[str, TableDef | Query]] = []
+        for name in view.uses:
+            reads.append((name, self.query(known[name], others) if name in known else self.tables[name]))
+        return Query(view.sql, tuple(reads))
+
+    # building
+
+    def draft(self, views: Sequence[ViewDef]) -> Draft:
+        """Numbers for new views and for the states they are the first to need; guarded until they are published."""
+        draft, following = self._numbered(views, self.states)
+        self._change({"building": draft.numbers}, following)
+        return draft
+
+    def begin(self, views: Sequence[ViewDef], replaces: bool, tables: Sequence[int], total: int) -> int:
+        """Write down that views are being built chunk by chunk, with states of their own; the build's number."""
+        draft, following = self._numbered(views, {})
+        document = {
+            "views": [view_to_json(v) for v in draft.views],
+            "states": draft.states,
+            "tables": list(tables),
+            "total": total,
+            "replaces": replaces,
+            "owner": construction.owner(),
+            "failed": None,
+        }
+        self._change({f"{construction.PREFIX}{views[0].name}": document, f"loaded:{views[0].name}": None}, following)
+        return draft.views[0].state
+
+    def _numbered(self, views: Sequence[ViewDef], known: Iterable[str]) -> tuple[Draft, int]:
+        number = self._current()._next
+        numbered = tuple(replace(v, state=number + i) for i, v in enumerate(views))
+        number += len(views)
+        wanted = dict.fromkeys(p for v in views for p in v.fingerprints if p not in known)
+        return Draft(numbered, {p: number + i for i, p in enumerate(wanted)}), number + len(wanted)
+
+    @property
+    def making(self) -> dict[str, Making]:
+        """Builds under way, given up or left, by the name of their (first) view."""
+        found = {}
+        for document in self._store.documents(construction.PREFIX).values():
+            draft = Draft(tuple(view_from_json(v) for v in document["views"]), document["states"])
+            making = Making(
+                draft,
+                tuple(document["tables"]),
+                document["total"],
+                document["replaces"],
+                construction.owned(document),
+                document["owner"] and document["owner"]["pid"],
+                document["failed"],
+                *construction.progress(self._store, draft.views[0].name),
+            )
+            found[making.name] = making
+        return found
+
+    def own(self, name: str, owner: dict[str, Any] | None) -> None:
+        """Take a build over, or leave it to others."""
+        document = self._store.document(f"{construction.PREFIX}{name}")
+        if document is not None:
+            self._store.change_documents({f"{construction.PREFIX}{name}": {**document, "owner": owner}})
+
+    def abandon(self, making: Making) -> None:
+        """Forget a build; its states become leftovers."""
+        gone = {f"{construction.PREFIX}{making.name}": None, f"loaded:{making.name}": None}
+        self._change({**gone, **self._dropping([] if making.failed else making.draft.numbers)})
+
+    def publish(self, draft: Draft) -> None:
+        """Let views be seen, new ones or in place of those of the same names, all at once."""
+        epoch = self._epoch()
+        replaced = [self.views[v.name] for v in draft.views if v.name in self.views]
+        states = {p: n for p, n in draft.states.items() if p not in self.states}
+        doubles = [n for p, n in draft.states.items() if p in self.states]
+        name = draft.views[0].name
+        self._change(
+            {
+                **{f"view:{v.name}": view_to_json(replace(v, since=epoch)) for v in draft.views},
+                **{f"state:{p}": n for p, n in states.items()},
+                **self._unneeded(replaced, draft.views, doubles),
+                "building": None,
+                f"{construction.PREFIX}{name}": None,
+                f"loaded:{name}": None,
+            }
+        )
+
+    # dropping
+
+    def drop_view(self, name: str) -> None:
+        """Forget a view and the states that only it needed, which become leftovers."""
+        view = self.view(name)
+        self._refuse_if_used(view.name)
+        self._change({f"view:{view.name}": None, **self._unneeded([view], [], [])})
+
+    def _unneeded(self, gone: Sequence[ViewDef], come: Sequence[ViewDef], more: list[int]) -> dict[str, Any]:
+        """The documents that let go of views, of states that nobody else needs, and of `more`."""
+        if not gone:
+            return self._dropping(more) if more else {}
+        names = {v.name for v in gone}
+        kept = [v for v in self.views.values() if v.name not in names]
+        needed = {p for v in (*kept, *come) for p in v.fingerprints}
+        candidates = {p for v in gone for p in v.fingerprints if p not in needed}
+        states = {p: n for p, n in self.states.items() if p in candidates}
+        dropped = self._dropping([*more, *(v.state for v in gone), *states.values()])
+        return {**dropped, **{f"state:{p}": None for p in states}}
+
+    def _dropping(self, states: Iterable[int]) -> dict[str, Any]:
+        epoch = self._epoch()
+        return {"dropping": [*(self._store.document("dropping") or []), *([s, epoch] for s in states)]}
+
+    def _epoch(self) -> int:
+        return committed(self._store).epoch
+
+    @property
+    def unsettled(self) -> set[int]:
+        """States of a build in one go that is under way or was left, and all dropped ones."""
+        dropped = self._store.document("dropping") or []
+        return {*(self._store.document("building") or []), *(state for state, _ in dropped)}
+
+    def leftovers(self) -> list[int]:
+        """States of a build that did not finish, and dropped ones that no running query can be reading any more."""
+        dropped = self._store.document("dropping") or []
+        pinned = oldest_pinned(self._store) if dropped else None
+        free = [state for state, epoch in dropped if pinned is None or pinned.epoch > epoch]
+        return [*(self._store.document("building") or []), *free]
+
+    def clear_leftovers(self, states: Sequence[int]) -> None:
+        dropped = [[s, e] for s, e in self._store.document("dropping") or [] if s not in states]
+        self._store.change_documents({"building": None, "dropping": dropped or None})
+
+    def _refuse_if_used(self, name: str) -> None:
+        if users := self.dependants(name):
+            raise InUse(name=name, users=", ".join(users))
+
+    def _change(self, documents: dict[str, Any], following: int | None = None) -> None:
+        with self._lock:
+            self._change_all(documents, following)
+
+    def _change_all(self, documents: dict[str, Any], following: int | None) -> None:
+        current = self._current()
+        version = current._version
+        head = {"version": version + 1, "next": following or current._next}
+        faults.point("catalog.change")
+        self._store.change_documents({**documents, "catalog": head})
+        faults.point("catalog.changed")
+        # what it was, with the change: reading all of it again would make a thousand views slow to create
+        self._tables = _changed(self._tables, "table:", documents, table_from_json)
+        self._views = _changed(self._views, "view:", documents, view_from_json)
+        self._states = _changed(self._states, "state:", documents, int)
+        self._version, self._next = head["version"], head["next"]
+
+
+def _changed(known: dict[str, T], prefix: str, documents: dict[str, Any], read: Callable[[Any], T]) -> dict[str, T]:
+    found = dict(known)
+    for name, document in documents.items():
+        if name.startswith(prefix):
+            found.pop(name[len(prefix) :], None)
+            if document is not None:
+                found[name[len(prefix) :]] = read(document)
+    return found

@@ -1,0 +1,58 @@
+"""Single values between Python and the stored form: the point-read counterpart of `arrays`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.codec.arrays import LONG_DIGITS, scaled
+
+EPOCH = datetime(1970, 1, 1)
+EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH_DAY = EPOCH.toordinal()
+_MICROSECOND = timedelta(microseconds=1)
+
+UNPACK: dict[np.dtype[Any], str] = {
+    np.dtype("<u1"): "B",
+    np.dtype("<i1"): "b",
+    np.dtype("<i2"): "h",
+    np.dtype("<i4"): "i",
+    np.dtype("<u4"): "I",
+    np.dtype("<i8"): "q",
+    np.dtype("<f4"): "f",
+    np.dtype("<f8"): "d",
+    np.dtype(("<i8", (2,))): "16s",
+}
+"""The `struct` code of each NumPy type in the fixed part of a row."""
+
+
+def micros(value: datetime) -> int:
+    """Microseconds since 1970. A naive time counts as UTC, as it does for Arrow."""
+    return (value - (EPOCH if value.tzinfo is None else EPOCH_UTC)) // _MICROSECOND
+
+
+def days(value: date) -> int:
+    return value.toordinal() - EPOCH_DAY
+
+
+def reader(kind: pa.DataType) -> Callable[[Any], Any]:
+    """From what `struct` unpacks for a fixed-width type to the value that Arrow would give."""
+    if pa.types.is_decimal128(kind):
+        scale = kind.scale
+        if kind.precision <= LONG_DIGITS:
+            return lambda number: scaled(number, scale)
+        return lambda words: scaled(int.from_bytes(words, "little", signed=True), scale)
+    if pa.types.is_date32(kind):
+        return lambda number: date.fromordinal(number + EPOCH_DAY)
+    if pa.types.is_timestamp(kind):
+        epoch = EPOCH_UTC if kind.tz else EPOCH
+        return lambda number: epoch + timedelta(microseconds=number)
+    return bool if pa.types.is_boolean(kind) else _same
+
+
+def _same(value: Any) -> Any:
+    return value

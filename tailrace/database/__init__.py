@@ -1,0 +1,1 @@
+"""The public surface: databases, tables, views, snapshots, transactions, SQL statements."""

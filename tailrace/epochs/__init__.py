@@ -1,0 +1,1 @@
+"""Epochs: intent, work, commit, and recovery after a crash."""

@@ -1,0 +1,79 @@
+"""What is maintained: the tables, views and states of a catalog, as epochs see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tailrace.catalog.catalog import Catalog, Making
+from tailrace.catalog.construction import Build
+from tailrace.catalog.definition import ViewDef
+from tailrace.codec.schema import TableDef
+from tailrace.epochs.recompute import Chosen
+from tailrace.plan.physical.arrangements import fingerprints
+from tailrace.plan.physical.sizing import ViewSink
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """All that is maintained: tables by id, views, and the number of every state by its fingerprint.
+
+    `views` go by deltas always; for those in `chosen` each epoch decides; `builds` are on their way.
+    """
+
+    tables: Mapping[int, TableDef]
+    views: Sequence[ViewSink]
+    states: Mapping[str, int]
+    chosen: Sequence[Chosen] = ()
+    builds: Sequence[Build] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.views) + len(self.chosen)
+
+    def states_of(self, views: Sequence[ViewSink]) -> frozenset[int]:
+        """The states that these views keep, their own rows not among them."""
+        return frozenset(self.states[p] for view in views for p in fingerprints(view.root))
+
+
+def maintained(catalog: Catalog) -> Maintained:
+    """All tables, views and states."""
+    views = list(catalog.views.values())
+    always = sinks([v for v in views if v.refresh == "incremental"])
+    tables = {t.id: t for t in catalog.tables.values()}
+    decided = [chosen(catalog, v) for v in views if v.refresh != "incremental"]
+    under_way = [build_of(m) for m in catalog.making.values() if not m.failed]
+    return Maintained(tables, always, catalog.states, decided, under_way)
+
+
+def sinks(views: Sequence[ViewDef]) -> list[ViewSink]:
+    """Those of the views that are kept by deltas, as epochs see them."""
+    return [v.sink for v in views if v.sink is not None]
+
+
+def build_of(making: Making) -> Build:
+    """A build as epochs carry it along."""
+    return Build(
+        making.name,
+        tuple(sinks(making.draft.views)),
+        making.draft.states,
+        making.tables,
+        making.loaded,
+        making.rows,
+        making.total,
+    )
+
+
+def chosen(catalog: Catalog, view: ViewDef, others: Sequence[ViewDef] = ()) -> Chosen:
+    """A view with its query and, unless it is always recomputed, its plan."""
+    return Chosen(
+        view.name,
+        view.state,
+        view.tables,
+        catalog.query(view, others),
+        view.columns,
+        view.key,
+        view.place,
+        view.sink,
+        view.reason,
+    )

@@ -1,1 +1,0 @@
-"""Delta rules, one file per family, and the epochs that run them on Spark."""

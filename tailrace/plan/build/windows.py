@@ -1,0 +1,232 @@
+"""OVER: window functions as Window nodes, one for each partition and order, stacked.
+
+    SELECT g, rank() OVER (ORDER BY sum(x)) FROM t GROUP BY g
+        project _0, _2  ◄─  window rank() ordered by _1  ◄─  aggregate by g: sum(x)
+
+What a window reads (its arguments, PARTITION BY, ORDER BY) becomes a column below it; in the expression around
+it, the window itself becomes a reference to the column that it appends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from tailrace.errors import Unsupported
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, place
+from tailrace.plan.build.context import Environment, Relation
+from tailrace.plan.expressions import column
+from tailrace.plan.build.grouping import Item, slots, unwrapped, without_filter
+from tailrace.plan.build.grouping_sets import GROUPING
+from tailrace.plan.nodes import Key, Node, Order, Project, Window, WindowCall, column_of
+from tailrace.plan.ties import ENDS, is_total, leaves_open, over
+from tailrace.plan.build.placeholders import has_placeholder
+from tailrace.plan.sql.refuse import refuse_expression, unsupported
+from tailrace.plan.build.scope import Entry, is_bound, unknown
+from tailrace.plan.build.tie_breaks import settled
+from tailrace.types import Column
+
+# Children of an expression that are no values by themselves.
+_PARTS = (exp.If, exp.Kwarg, exp.PropertyEQ, exp.Tuple)
+_SORTERS = ("array_sort", "sort_array")
+
+
+def has_window(tree: exp.Expr) -> bool:
+    return tree.find(exp.Window) is not None
+
+
+def with_named(tree: exp.Expr, select: exp.Select) -> exp.Expr:
+    """The tree with `OVER w` spelled out as the WINDOW clause has it, and FILTER as CASE."""
+    named = {w.this.name.lower(): w for w in select.args.get("windows") or ()}
+
+    def rewrite(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Window):
+            return node
+        if isinstance(node.this, exp.Filter) and functions.name(unwrapped(node.this)) not in ENDS:
+            node.set("this", without_filter(node.this))
+        alias = node.args.get("alias")
+        if alias is None:
+            return node
+        found = named.get(alias.name.lower())
+        if found is None:
+            raise unknown("window", alias.name, named, alias)
+        node.set("alias", None)
+        for part in ("partition_by", "order", "spec"):
+            given = found.args.get(part)
+            node.set(part, [g.copy() for g in given] if isinstance(given, list) else given and given.copy())
+        return node
+
+    return tree.transform(rewrite)
+
+
+def over_groups(trees: Sequence[exp.Expr]) -> tuple[list[Item], list[exp.Expr]]:
+    """Trees with windows over a GROUP BY: what they need of each group, and the trees over just that.
+
+    The whole of a tree outside its windows, and inside them arguments, PARTITION BY and ORDER BY, is
+    for the aggregate to compute.
+    """
+    pieces: dict[str, Item] = {}
+
+    def piece(node: exp.Expr) -> None:
+        if not _reads(node):
+            return
+        text = generate(node)
+        item = pieces.setdefault(text, Item(f"piece{len(pieces)}", node.copy()))
+        position = list(pieces.values()).index(item)
+        node.replace(_reference(position, item.name, node))
+
+    def lift(node: exp.Expr) -> None:
+        if isinstance(node, exp.Window):
+            for slot in list(_read_by(node)):
+                piece(slot)
+        elif not has_window(node) and not isinstance(node, _PARTS):
+            piece(node)
+        else:
+            for child in list(node.iter_expressions()):
+                lift(child)
+
+    lifted = [exp.Paren(this=tree.copy()) for tree in trees]
+    for tree in lifted:
+        lift(tree.this)
+    return list(pieces.values()), [tree.this.pop() for tree in lifted]
+
+
+def _reads(node: exp.Expr) -> bool:
+    columns = any(not is_bound(c) for c in node.find_all(exp.Column))
+    return columns or functions.has_aggregate(node) or any(functions.name(n) in GROUPING for n in node.walk())
+
+
+def _reference(position: int, name: str, origin: exp.Expr) -> exp.Column:
+    return Entry(None, name, position).reference(origin)
+
+
+def _read_by(window: exp.Window) -> Iterator[exp.Expr]:
+    """The expressions whose values a window needs."""
+    yield from slots(window.this, unwrapped(window.this))
+    yield from window.args.get("partition_by") or ()
+    order = window.args.get("order")
+    yield from (ordered.this for ordered in (order.expressions if order is not None else ()))
+
+
+@dataclass
+class _Draft:
+    """Windows of a query, while their nodes are gathered."""
+
+    relation: Relation
+    env: Environment
+    extra: list[str] = field(default_factory=list)
+    origins: list[exp.Expr] = field(default_factory=list)
+    calls: dict[tuple[Key, Order], list[tuple[WindowCall, exp.Window]]] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        return len(self.relation.node.columns)
+
+    def read(self, tree: exp.Expr) -> int:
+        """The position at which the windows' input will have this expression."""
+        text = self.env.resolve(tree, self.relation)
+        if has_placeholder(text):
+            raise unsupported("a subquery inside a window function", tree, "compute it in a subquery in FROM")
+        copied = column_of(text)
+        if copied is not None:
+            return copied
+        if text not in self.extra:
+            self.extra.append(text)
+            self.origins.append(tree)
+        return self.width + self.extra.index(text)
+
+    def add(self, window: exp.Window) -> tuple[tuple[Key, Order], WindowCall]:
+        """Note a window; one that is written twice is computed once."""
+        partition = tuple(dict.fromkeys(self.read(p) for p in window.args.get("partition_by") or ()))
+        order = self._order(window)
+        call = self._call(window)
+        of = self.calls.setdefault((partition, order), [])
+        if call not in [known for known, _ in of]:
+            of.append((call, window))
+        return (partition, order), call
+
+    def _order(self, window: exp.Window) -> Order:
+        found: dict[int, tuple[int, bool, bool]] = {}
+        for ordered in window.args["order"].expressions if window.args.get("order") else ():
+            position = self.read(ordered.this)
+            found.setdefault(position, (position, not ordered.args.get("desc"), bool(ordered.args.get("nulls_first"))))
+        return tuple(found.values())
+
+    def _call(self, window: exp.Window) -> WindowCall:
+        tree = window.this.copy()
+        function = unwrapped(tree)
+        name = functions.name(function) or ""
+        functions.require_repeatable(function, name)
+        if isinstance(tree, exp.Filter):  # a row that is left out is none, not one whose value is NULL
+            raise unsupported(f"FILTER of {name}() OVER", window, "write max_by or min_by with FILTER")
+        args = []
+        for number, slot in enumerate(slots(tree, function)):
+            # What is no function of the row stays as it is: lead's offset must be a literal, for one.
+            if any(not is_bound(c) for c in slot.find_all(exp.Column)) or (name in ENDS and not number):
+                args.append(self.read(slot))
+                slot.replace(exp.Column(this=exp.Identifier(this=column(args[-1]))))
+            else:
+                refuse_expression(slot)
+                functions.require_deterministic(slot)
+        return WindowCall(name, tuple(args), generate(tree), _frame(window), "")
+
+
+def _frame(window: exp.Window) -> str:
+    spec = window.args.get("spec")
+    if spec is None:
+        return ""
+    spec = spec.copy()
+    for word in ("kind", "start_side", "end_side"):
+        if isinstance(spec.args.get(word), str):
+            spec.set(word, spec.args[word].upper())
+    return generate(spec)
+
+
+def windowed(relation: Relation, trees: Sequence[exp.Expr], env: Environment) -> tuple[Relation, list[exp.Expr]]:
+    """The relation with a column for each window in the trees, and the trees reading those columns."""
+    draft = _Draft(relation, env)
+    found = [(w, *draft.add(w)) for tree in trees for w in tree.find_all(exp.Window)]
+    node, at = _stacked(draft)
+    # Trees are put under a parent, so that one which is a window as a whole can be replaced too.
+    holders = [exp.Paren(this=tree) for tree in trees]
+    for window, of, call in found:
+        window.replace(_reference(at[of, call], "window", window))
+    return Relation(node, relation.scope), [holder.this.pop() for holder in holders]
+
+
+def _stacked(draft: _Draft) -> tuple[Node, dict[tuple[tuple[Key, Order], WindowCall], int]]:
+    """The windows on top of each other, and at which position each call's value is."""
+    node = _extended(draft)
+    columns, at = node.columns, {}
+    for (partition, order), calls in draft.calls.items():
+        texts = [f"{c.sql} {over(partition, order, c.frame)}" for c, _ in calls]
+        types = draft.env.types.of(columns, texts, [w for _, w in calls])
+        typed = [settled(replace(c, type=kind), node, partition, w) for (c, w), kind in zip(calls, types, strict=True)]
+        for number, (call, window) in enumerate(calls):
+            at[(partition, order), call] = len(node.columns) + number
+            _require_decided(node, partition, order, call, window)
+        node = Window(node, partition, order, tuple(typed))
+    return node, at
+
+
+def _extended(draft: _Draft) -> Node:
+    source = draft.relation.node
+    if not draft.extra:
+        return source
+    types = draft.env.types.of(source.columns, draft.extra, draft.origins)
+    output = source.columns + tuple(Column(text.lower(), kind) for text, kind in zip(draft.extra, types, strict=True))
+    return Project(source, (*(column(i) for i in range(draft.width)), *draft.extra), output)
+
+
+def _require_decided(node: Node, partition: Key, order: Order, call: WindowCall, window: exp.Window) -> None:
+    sorted_after = window.parent is not None and functions.name(window.parent) in _SORTERS
+    if call.function in ("collect_set", "collect_union") and not sorted_after:
+        reason = f"its order is not defined; write sort_array({call.function}(...) OVER (...))"
+    elif leaves_open(call, order) and not is_total(node, partition, order) and not sorted_after:
+        reason = "its ORDER BY leaves the order of equal rows open; add the key to it, or a ROWS frame"
+    else:
+        return
+    raise Unsupported(construct=f"nondeterministic function {call.function}() OVER", reason=reason, **place(window))

@@ -1,0 +1,69 @@
+"""Whether an epoch's work is divided among tasks.
+
+    one task   if   operations x weight of the views   <=   SMALL x (1 + EXCHANGE x views with an exchange)
+
+Dividing work costs a fixed time: a little for more tasks, ten times as much for each view whose rows must go on to
+other tasks, because Spark plans that anew and runs one stage after another. It pays where what every operation costs,
+divided, outweighs it. The unit is what a selection does with one row, about 0.3 microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from tailrace.plan.nodes import Aggregate, Join, Node, TopK, Window, tables, walk
+from tailrace.plan.physical.arrangements import is_generic
+from tailrace.plan.physical.lower import lowered
+from tailrace.plan.physical.slots import plan_slots
+from tailrace.plan.physical.zones import placement
+
+SMALL = 100_000  # rows of a selection, at which two tasks are as fast as one
+EXCHANGE = 9  # times as much as that for an exchange
+LINEAR, FLOATS, ROWS = 1, 10, 50  # weights of summing or passing on a row, of exact sums of floats, of keeping rows
+
+
+class Cost(NamedTuple):
+    """What one operation costs a view, and whether its rows have to go to other tasks."""
+
+    weight: int
+    exchanges: bool
+
+
+@dataclass(frozen=True)
+class ViewSink:
+    """A view to apply a delta to."""
+
+    state: int
+    root: Node
+    place: tuple[int, ...]
+
+    @cached_property
+    def cost(self) -> Cost:
+        return cost(self.root, self.place)
+
+    @cached_property
+    def tables(self) -> frozenset[int]:
+        return tables(self.root)
+
+
+def cost(root: Node, place: tuple[int, ...]) -> Cost:
+    plan = lowered(root)
+    stateful = [_weight(node) for node in walk(plan) if isinstance(node, Aggregate | Join | TopK | Window)]
+    return Cost(sum(stateful) or LINEAR, bool(stateful) or placement(plan) != place)
+
+
+def _weight(node: Aggregate | Join | TopK | Window) -> int:
+    if not isinstance(node, Aggregate) or is_generic(node):
+        return ROWS
+    slots, _ = plan_slots(node)
+    return ROWS if slots.values else FLOATS if slots.floats or slots.spreads else LINEAR
+
+
+def fits_one_task(costs: Iterable[Cost], operations: int, small: int) -> bool:
+    weight = exchanges = 0
+    for one in costs:
+        weight, exchanges = weight + one.weight, exchanges + one.exchanges
+    return operations * weight <= small * (1 + EXCHANGE * exchanges)

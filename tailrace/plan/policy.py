@@ -1,0 +1,18 @@
+"""Refresh policies: what `WITH (refresh = ...)` may say, and what an epoch did with a view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Refresh = Literal["incremental", "auto", "full"]
+POLICIES: tuple[Refresh, ...] = ("incremental", "auto", "full")
+Taken = Literal["deltas", "recomputed"]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How an epoch refreshed a view, and why."""
+
+    taken: Taken
+    reason: str

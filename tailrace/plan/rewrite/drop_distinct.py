@@ -1,0 +1,25 @@
+"""DISTINCT over rows that a key makes distinct is dropped."""
+
+from __future__ import annotations
+
+from tailrace.plan.expressions import column
+from tailrace.plan.nodes import (
+    Aggregate,
+    Node,
+    Project,
+    map_inputs,
+)
+from tailrace.plan.typing import Types
+
+
+def drop_distinct(node: Node, types: Types) -> Node:
+    """Drop a DISTINCT over rows that a key already makes distinct.
+
+    aggregate((0, 1), (), scan t key (0)) -> scan t key (0)
+    """
+    node = map_inputs(node, lambda child: drop_distinct(child, types))
+    match node:
+        case Aggregate(source, groups, ()) if source.key and set(source.key) <= set(groups):
+            output = tuple(source.columns[p] for p in groups)
+            return Project(source, tuple(column(p) for p in groups), output)
+    return node

@@ -1,0 +1,178 @@
+"""Columns that nobody reads are not carried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tailrace.plan.expressions import refs, remap
+from tailrace.plan.joining import selected
+from tailrace.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Join,
+    Node,
+    OneRow,
+    Order,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+)
+from tailrace.plan.typing import Types
+
+Layout = dict[int, int]
+
+
+def prune_columns(node: Node, types: Types) -> Node:
+    """Let every node carry the columns that something above it reads, and below a join the key too.
+
+    project(_1, filter(_2 > 1, scan t(0, 1, 2, 3))) -> project(_0, filter(_1 > 1, scan t(1, 2)))
+    """
+    return _exactly(node, range(len(node.columns)))
+
+
+def _exactly(node: Node, positions: Iterable[int]) -> Node:
+    """The node pruned, with just these columns in this order."""
+    wanted = list(positions)
+    pruned, layout = _prune(node, set(wanted))
+    return selected(pruned, [layout[p] for p in wanted])
+
+
+def _prune(node: Node, wanted: set[int]) -> tuple[Node, Layout]:
+    """A node that has at least the wanted columns, and where each is now."""
+    match node:
+        case Scan():
+            return _prune_scan(node, wanted)
+        case OneRow():
+            return node, {}
+        case Filter(source, condition):
+            pruned, layout = _prune(source, wanted | refs(condition))
+            return Filter(pruned, remap(condition, layout)), layout
+        case Project():
+            return _prune_project(node, wanted)
+        case Generate():
+            return _prune_generate(node, wanted)
+        case Join():
+            return _prune_join(node, wanted)
+        case Aggregate():
+            return _prune_aggregate(node, wanted)
+        case Window():
+            return _prune_window(node, wanted)
+        case TopK():
+            return _prune_top(node, wanted)
+        case UnionAll(branches):
+            kept = sorted(wanted) or [0]
+            at = _layout(kept)
+            unique = node.unique if node.unique is not None and set(node.unique) <= at.keys() else None
+            moved = None if unique is None else tuple(at[p] for p in unique)
+            return UnionAll(tuple(_exactly(b, kept) for b in branches), moved), at
+    raise TypeError(type(node).__name__)
+
+
+def _layout(kept: Iterable[int]) -> Layout:
+    return {p: i for i, p in enumerate(kept)}
+
+
+def _prune_scan(node: Scan, wanted: set[int]) -> tuple[Node, Layout]:
+    # Something must be read for rows to be counted: a key column is the one thing every row has.
+    kept = sorted(wanted) or list(node.key or (0,))[:1]
+    return replace(node, positions=tuple(node.positions[p] for p in kept)), _layout(kept)
+
+
+def _prune_project(node: Project, wanted: set[int]) -> tuple[Node, Layout]:
+    kept = sorted(wanted) or [0]
+    expressions = [node.expressions[p] for p in kept]
+    source, layout = _prune(node.input, set().union(*(refs(e) for e in expressions)))
+    pruned = Project(source, tuple(remap(e, layout) for e in expressions), tuple(node.output[p] for p in kept))
+    return pruned, _layout(kept)
+
+
+def _prune_generate(node: Generate, wanted: set[int]) -> tuple[Node, Layout]:
+    width = len(node.input.columns)
+    kept = sorted({p for p in wanted if p < width} | refs(node.generator))
+    at = _layout(kept)
+    pruned = replace(node, input=_exactly(node.input, kept) if kept else _prune(node.input, set())[0])
+    start = len(pruned.input.columns)
+    pruned = replace(pruned, generator=remap(node.generator, at))
+    return pruned, at | {width + i: start + i for i in range(len(node.output))}
+
+
+def _prune_join(node: Join, wanted: set[int]) -> tuple[Node, Layout]:
+    width = len(node.left.columns)
+    if node.condition is not None:
+        wanted = wanted | refs(node.condition)
+    # The rows of a side are kept in an arrangement; with their key they stay apart from each other.
+    left = sorted({p for p in wanted if p < width} | set(node.left_on) | set(node.left.key or ())) or [0]
+    right = sorted({p - width for p in wanted if p >= width} | set(node.right_on) | set(node.right.key or ())) or [0]
+    left_at, right_at = _layout(left), _layout(right)
+    at = left_at | {width + p: len(left) + i for p, i in right_at.items()}
+    pruned = replace(
+        node,
+        left=_exactly(node.left, left),
+        right=_exactly(node.right, right),
+        left_on=tuple(left_at[p] for p in node.left_on),
+        right_on=tuple(right_at[p] for p in node.right_on),
+        condition=None if node.condition is None else remap(node.condition, at),
+    )
+    return pruned, at
+
+
+def _prune_aggregate(node: Aggregate, wanted: set[int]) -> tuple[Node, Layout]:
+    count = len(node.groups)
+    calls = [i for i in range(len(node.calls)) if count + i in wanted]
+    if not calls and not node.groups:
+        # Without a call it would read as DISTINCT of no columns; a global aggregate has its row always.
+        calls = [0]
+    kept = [node.calls[i] for i in calls]
+    read = sorted(set(node.groups) | {p for call in kept for p in call.args})
+    if not read and node.input.columns:
+        read = list((node.input.key or (0,))[:1])
+    at = _layout(read)
+    pruned = Aggregate(
+        _exactly(node.input, read),
+        tuple(at[p] for p in node.groups),
+        tuple(replace(c, args=tuple(at[p] for p in c.args), sql=remap(c.sql, at)) for c in kept),
+    )
+    return pruned, _layout([*range(count), *(count + i for i in calls)])
+
+
+def _prune_window(node: Window, wanted: set[int]) -> tuple[Node, Layout]:
+    width = len(node.input.columns)
+    calls = [i for i in range(len(node.calls)) if width + i in wanted]
+    if not calls:
+        return _prune(node.input, wanted)
+    kept = [node.calls[i] for i in calls]
+    source, at = _arranged(node, {p for p in wanted if p < width} | {p for call in kept for p in call.args})
+    pruned = Window(
+        source,
+        tuple(at[p] for p in node.partition),
+        _moved(node.order, at),
+        tuple(replace(c, args=tuple(at[p] for p in c.args), sql=remap(c.sql, at)) for c in kept),
+    )
+    return pruned, at | {width + i: len(at) + n for n, i in enumerate(calls)}
+
+
+def _prune_top(node: TopK, wanted: set[int]) -> tuple[Node, Layout]:
+    width = len(node.input.columns)
+    source, at = _arranged(node, {p for p in wanted if p < width})
+    pruned = replace(
+        node,
+        input=source,
+        partition=tuple(at[p] for p in node.partition),
+        order=_moved(node.order, at),
+        numbered=node.numbered and width in wanted,
+    )
+    return pruned, at | ({width: len(at)} if pruned.numbered else {})
+
+
+def _arranged(node: Window | TopK, read: set[int]) -> tuple[Node, Layout]:
+    """The input with what is read of it and what it is sorted by; with its key its rows stay apart, and in order."""
+    kept = sorted(read | set(node.partition) | {p for p, _, _ in node.order} | set(node.input.key or ())) or [0]
+    return _exactly(node.input, kept), _layout(kept)
+
+
+def _moved(order: Order, at: Layout) -> Order:
+    return tuple((at[p], ascending, nulls_first) for p, ascending, nulls_first in order)

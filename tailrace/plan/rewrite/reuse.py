@@ -1,0 +1,108 @@
+"""Arrangements that other views keep are used, even where they hold more columns than are asked for.
+
+    π_P(σ(T)) ⋈ B   =   π(π_Q(σ(T)) ⋈ B)        P ⊆ Q, both arranged by the same columns
+
+Each view by itself carries only the columns it reads, so two views that join the same table by the same key but
+read different columns of it would keep it twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from tailrace.plan.expressions import remap
+from tailrace.plan.joining import renamed, selected
+from tailrace.plan.nodes import Filter, Join, Key, Node, Project, Scan, column_of, map_inputs, walk
+from tailrace.plan.rewrite.merge_projects import merge_projects
+from tailrace.plan.typing import Types
+
+
+class _Side(NamedTuple):
+    """A side of a join that is a table, filtered: which of the table's columns it has, at which positions."""
+
+    kind: tuple[int, str, Key, tuple[bool, ...]]  # table, condition, columns it is arranged by, whether NULLs match
+    columns: Key
+    node: Node
+
+
+def reuse(root: Node, views: Iterable[Node], types: Types) -> Node:
+    """The plan, with the sides of joins widened to those that the views' plans have already."""
+    known: dict[object, list[_Side]] = {}
+    if not any(isinstance(node, Join) for node in walk(root)):
+        return root
+    for view in views:
+        for join in walk(view):
+            for side in _sides(join) if isinstance(join, Join) else ():
+                known.setdefault(side.kind, []).append(side)
+    if not known:
+        return root
+    # Merging drops a projection that only renames, and the view is known by its names.
+    return renamed(merge_projects(_widened(root, known), types), [c.name for c in root.columns])
+
+
+def _widened(node: Node, known: dict[object, list[_Side]]) -> Node:
+    node = map_inputs(node, lambda child: _widened(child, known))
+    if not isinstance(node, Join):
+        return node
+    left, at_left = _replaced(node.left, node.left_on, node.null_safe, known)
+    right, at_right = _replaced(node.right, node.right_on, node.null_safe, known)
+    if left is node.left and right is node.right:
+        return node
+    at = {**at_left, **{len(node.left.columns) + p: len(left.columns) + q for p, q in at_right.items()}}
+    join = replace(
+        node,
+        left=left,
+        right=right,
+        left_on=tuple(at_left[p] for p in node.left_on),
+        right_on=tuple(at_right[p] for p in node.right_on),
+        condition=None if node.condition is None else remap(node.condition, at),
+    )
+    return selected(join, [at[p] for p in range(len(node.columns))])
+
+
+def _replaced(
+    node: Node, on: Key, null_safe: tuple[bool, ...], known: dict[object, list[_Side]]
+) -> tuple[Node, dict[int, int]]:
+    """The narrowest side that will do, and where the columns are in it."""
+    same = {p: p for p in range(len(node.columns))}
+    side = _side(node, on, null_safe)
+    if side is None:
+        return node, same
+    usable = [k for k in known.get(side.kind, ()) if set(side.columns) <= set(k.columns)]
+    if not usable or any(k.columns == side.columns for k in usable):
+        return node, same
+    best = min(usable, key=lambda k: len(k.columns))
+    return best.node, {p: best.columns.index(c) for p, c in enumerate(side.columns)}
+
+
+def _sides(join: Join) -> Iterator[_Side]:
+    for node, on in ((join.left, join.left_on), (join.right, join.right_on)):
+        side = _side(node, on, join.null_safe)
+        if side is not None:
+            yield side
+
+
+def _side(node: Node, on: Key, null_safe: tuple[bool, ...]) -> _Side | None:
+    found = _of_table(node)
+    if found is None:
+        return None
+    table, condition, columns = found
+    return _Side((table, condition, tuple(columns[p] for p in on), null_safe), columns, node)
+
+
+def _of_table(node: Node) -> tuple[int, str, Key] | None:
+    """The table, the condition over the table's positions, and the table's position of each column."""
+    match node:
+        case Scan():
+            return node.table_id, "", node.positions
+        case Filter(source, condition):
+            below = _of_table(source)
+            if below is not None and not below[1]:
+                return below[0], remap(condition, dict(enumerate(below[2]))), below[2]
+        case Project(source, expressions):
+            below, picked = _of_table(source), [column_of(e) for e in expressions]
+            if below is not None and all(p is not None for p in picked):
+                return below[0], below[1], tuple(below[2][p] for p in picked if p is not None)
+    return None

@@ -1,0 +1,1 @@
+"""The text of statements: parsing, names, functions, and clear refusals."""

@@ -1,0 +1,226 @@
+"""Aggregates whose answer is a function of stored numbers.
+
+    acc_new(g) = acc_old(g) + Σ contribution(row) · weight        for every group g in the delta
+    Δ = -answer(acc_old) + answer(acc_new)
+
+A group is dropped when its number of rows is zero, never because a sum is. Without GROUP BY there is
+one group, which is never dropped. The cost is the delta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace import types
+from tailrace.codec.arrays import normalise
+from tailrace.codec.keys import KeyCodec
+from tailrace.codec.rows import RowCodec
+from tailrace.delta import WEIGHT, column, firsts, group_ids, sum_by
+from tailrace.errors import Corrupt
+from tailrace.rules import exact, extremes
+from tailrace.rules.before import Before, located
+from tailrace.rules.extremes import Values
+from tailrace.rules.moments import Moments, moments
+from tailrace.store.base import Write
+from tailrace.store.lmdb.clip import PART, clip
+from tailrace.types import Column
+
+_ENDS = ("lo", "hi")  # what a group without values has none of
+
+
+@dataclass(frozen=True)
+class Accumulate:
+    """The stage of an aggregate.
+
+    Input: group columns `_0..`, contributions `s0..` (numbers that are summed), doubles `f0..` to be summed and `m0..`
+    whose spread is asked for, values `x0..`, and `_weight`. Output: group columns, `n` (rows), the sums, the spreads,
+    and for the i-th values `lo`, `hi`, `d`.
+    """
+
+    state: int
+    groups: tuple[Column, ...]
+    sums: tuple[str, ...]
+    floats: int
+    spreads: int
+    values: tuple[Values, ...]
+
+    @cached_property
+    def _keys(self) -> KeyCodec:
+        return KeyCodec([types.arrow(c.type) for c in self.groups])
+
+    @cached_property
+    def _stored(self) -> pa.Schema:
+        fields = [("n", pa.int64())]
+        fields += [(f"s{i}", types.arrow(t)) for i, t in enumerate(self.sums)]
+        fields += [(f"f{i}", pa.large_binary()) for i in range(self.floats)]
+        fields += [(f"m{i}", pa.large_binary()) for i in range(self.spreads)]
+        for i in range(len(self.values)):
+            fields += [(f"lo{i}", pa.large_binary()), (f"hi{i}", pa.large_binary()), (f"d{i}", pa.int64())]
+        return pa.schema(fields)
+
+    @cached_property
+    def _shown(self) -> pa.Schema:
+        fields = [("n", pa.int64())]
+        fields += [(f"s{i}", types.arrow(t)) for i, t in enumerate(self.sums)]
+        fields += [(f"f{i}", pa.float64()) for i in range(self.floats)]
+        fields += [(f"m{i}", pa.float64()) for i in range(self.spreads)]
+        for i, values in enumerate(self.values):
+            value = types.arrow(values.type)
+            fields += [(f"lo{i}", value), (f"hi{i}", value), (f"d{i}", pa.int64())]
+        return pa.schema(fields)
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        groups = [pa.field(column(i), types.arrow(c.type)) for i, c in enumerate(self.groups)]
+        return pa.schema([*groups, *self._shown, pa.field(WEIGHT, pa.int64())])
+
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        (delta,) = deltas
+        group_columns = [normalise(delta.column(column(i))) for i in range(len(self.groups))]
+        ids, groups = group_ids(located(delta, clip(self._keys.encode(group_columns, delta.num_rows), PART)))
+        codec = RowCodec(self._stored)
+        zero = codec.encode(self._zero())[0].as_py()
+        keys = groups.to_pylist()
+        found = before.get_many(self.state, keys)
+        old = self._whole(codec, [found.get(k, zero) for k in keys])
+        new, writes = self._advance(delta, ids, groups, old, before)
+        there = np.array([not self.groups or n > 0 for n in new.column("n").to_pylist()], dtype=bool)
+        encoded = codec.encode(new).to_pylist()
+        news = [row if alive else None for row, alive in zip(encoded, there.tolist(), strict=True)]
+        olds = [found.get(k) for k in keys]
+        changed = [i for i, (row, was_) in enumerate(zip(news, olds, strict=True)) if row != was_]
+        writes.append(
+            Write.of(self.state, [keys[i] for i in changed], [news[i] for i in changed], [olds[i] for i in changed])
+        )
+        was = np.array([k in found for k in keys], dtype=bool)
+        names = (
+            pa.table(
+                [c.take(pa.array(firsts(ids, len(keys)))) for c in group_columns],
+                names=[column(i) for i in range(len(self.groups))],
+            )
+            if self.groups
+            else None
+        )
+        return self._difference(names, self._show(old), was, self._show(new), there), writes
+
+    def _whole(self, codec: RowCodec, stored: list[bytes]) -> pa.RecordBatch:
+        """Stored accumulators; `Corrupt` if they cannot be any of this aggregate's."""
+        where = f"state {self.state}"
+        try:
+            found = codec.decode(stored)
+        except Corrupt as error:
+            raise Corrupt(where=where, reason=error.reason) from error
+        if any(c.null_count for f, c in zip(found.schema, found.columns, strict=True) if f.name[:2] not in _ENDS):
+            raise Corrupt(where=where, reason="a number of a group is NULL")
+        if pc.any(pc.less(found.column("n"), 0)).as_py():
+            raise Corrupt(where=where, reason="a group has fewer than no rows")
+        return found
+
+    def _zero(self) -> pa.RecordBatch:
+        row = {f.name: None if f.name.startswith(_ENDS) else b"" if f.name[0] in "fm" else 0 for f in self._stored}
+        return pa.RecordBatch.from_pylist([row], schema=self._stored)
+
+    def _advance(
+        self,
+        delta: pa.Table,
+        ids: np.ndarray,
+        groups: pa.LargeBinaryArray,
+        old: pa.RecordBatch,
+        before: Before,
+    ) -> tuple[pa.RecordBatch, list[Write]]:
+        """The accumulators after the epoch, and the writes of the value arrangements."""
+        weights = delta.column(WEIGHT).to_numpy().astype(np.int64)
+        count = len(groups)
+        columns: dict[str, pa.Array] = {"n": pa.array(old.column("n").to_numpy() + sum_by(ids, count, weights))}
+        for i in range(len(self.sums)):
+            columns[f"s{i}"] = _summed(ids, count, old.column(f"s{i}"), delta.column(f"s{i}"))
+        for i in range(self.floats):
+            columns[f"f{i}"] = self._float_sums(ids, count, old.column(f"f{i}"), delta.column(f"f{i}"), weights)
+        for i in range(self.spreads):
+            columns[f"m{i}"] = self._moments(ids, count, old.column(f"m{i}"), delta.column(f"m{i}"), weights)
+        writes = []
+        for i, values in enumerate(self.values):
+            moved, write = extremes.move(values, delta.column(f"x{i}"), weights, ids, groups, before)
+            writes.append(write)
+            columns[f"d{i}"] = pa.array(old.column(f"d{i}").to_numpy() + moved.count)
+            for name, last in ((f"lo{i}", False), (f"hi{i}", True)):
+                olds = old.column(name).to_pylist()
+                ends = extremes.new_ends(values, olds, moved, groups, last, before) if values.ends else olds
+                columns[name] = pa.array(ends, pa.large_binary())
+        return pa.RecordBatch.from_arrays([columns[f.name] for f in self._stored], schema=self._stored), writes
+
+    @staticmethod
+    def _float_sums(
+        ids: np.ndarray, count: int, old: pa.Array, delta: pa.ChunkedArray, weights: np.ndarray
+    ) -> pa.Array:
+        valid = delta.is_valid().to_numpy()
+        values = delta.drop_null().to_numpy()
+        changes = exact.exact_sums(ids[valid], count, values, weights[valid])
+        olds = old.to_pylist()
+        for group, change in changes.items():
+            olds[group] = exact.to_bytes(exact.add(exact.from_bytes(olds[group]), change))
+        return pa.array(olds, pa.large_binary())
+
+    @staticmethod
+    def _moments(ids: np.ndarray, count: int, old: pa.Array, delta: pa.ChunkedArray, weights: np.ndarray) -> pa.Array:
+        valid = delta.is_valid().to_numpy()
+        changes = moments(ids[valid], count, delta.drop_null().to_numpy(), weights[valid])
+        olds = old.to_pylist()
+        for group, change in changes.items():
+            olds[group] = (Moments.from_bytes(olds[group]) + change).to_bytes()
+        return pa.array(olds, pa.large_binary())
+
+    def _show(self, stored: pa.RecordBatch) -> pa.Table:
+        """Accumulators as the columns that the answer is computed from."""
+        columns = [stored.column(f.name) for f in self._stored]
+        for at, stored_field in enumerate(self._stored):
+            if stored_field.name[0] == "f":
+                doubles = [exact.to_double(exact.from_bytes(b)) for b in columns[at].to_pylist()]
+                columns[at] = pa.array(doubles, pa.float64())
+            elif stored_field.name[0] == "m":
+                spreads = [Moments.from_bytes(b).spread() for b in columns[at].to_pylist()]
+                columns[at] = pa.array(spreads, pa.float64())
+            elif stored_field.name[:2] in _ENDS:
+                columns[at] = _decoded(self.values[int(stored_field.name[2:])], columns[at])
+        return pa.Table.from_arrays(columns, schema=self._shown)
+
+    def _difference(
+        self, names: pa.Table | None, old: pa.Table, was: np.ndarray, new: pa.Table, there: np.ndarray
+    ) -> pa.Table:
+        """-old where there was a row, +new where there is one, neither where they are the same."""
+        codec = RowCodec(self._shown)
+        same = pc.equal(codec.encode(old), codec.encode(new)).to_numpy(zero_copy_only=False) & was & there
+        parts = []
+        for table, alive, weight in ((old, was & ~same, -1), (new, there & ~same, 1)):
+            whole = (
+                table
+                if names is None
+                else pa.Table.from_arrays(
+                    [*names.columns, *table.columns], names=[*names.column_names, *table.column_names]
+                )
+            )
+            picked = whole.filter(pa.array(alive))
+            weights = pa.repeat(pa.scalar(weight, pa.int64()), picked.num_rows)
+            parts.append(picked.append_column(WEIGHT, weights))
+        return pa.concat_tables(parts)
+
+
+def _summed(ids: np.ndarray, count: int, old: pa.Array, delta: pa.ChunkedArray) -> pa.Array:
+    """old + Σ delta per group. Arrow sums decimals without widening them; integers wrap as in Spark."""
+    if pa.types.is_integer(old.type):
+        return pa.array(old.to_numpy() + sum_by(ids, count, delta.fill_null(0).to_numpy().astype(np.int64)))
+    everything = pa.concat_arrays([old, *delta.cast(old.type).chunks])
+    owners = pa.array(np.concatenate((np.arange(count), ids)))
+    sums = pa.table({"g": owners, "s": everything}).group_by("g").aggregate([("s", "sum")]).sort_by("g")
+    return sums.column("s_sum").cast(old.type).combine_chunks()
+
+
+def _decoded(values: Values, stored: pa.Array) -> pa.Array:
+    null = values.codec.encode(pa.table({"x": pa.nulls(1, types.arrow(values.type))}))[0].as_py()
+    return values.codec.decode([v if v is not None else null for v in stored.to_pylist()]).column(0)

@@ -1,0 +1,140 @@
+"""Arrangements of rows: a relation in a shard, sorted by chosen columns.
+
+    group (the chosen columns), row identity  →  weight, row
+
+The identity is the relation's own key where it has one, else a digest of the row. All rows of a group
+stand together, so that a join or an aggregate reads them with one seek.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace import types
+from tailrace.codec.arrays import joined, taken, without
+from tailrace.codec.keys import KeyCodec
+from tailrace.codec.rows import RowCodec
+from tailrace.codec.sorting import order
+from tailrace.codec.weighted import ONE, WIDTH, weights_of
+from tailrace.delta import WEIGHT, column
+from tailrace.rules.before import Before, located
+from tailrace.rules.sink import Keyed, keyed_write, net_keyed, net_rows, positional, weighted_write
+from tailrace.store.base import Write
+from tailrace.store.lmdb.clip import PART, clip, digest
+from tailrace.store.lmdb.shard import prefix_range
+from tailrace.types import Column
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """One arrangement of a relation with these columns, sorted by the columns at `by`."""
+
+    state: int
+    columns: tuple[Column, ...]
+    key: tuple[int, ...] | None
+    by: tuple[int, ...]
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return positional(self.columns)
+
+    @cached_property
+    def _rows(self) -> RowCodec:
+        return RowCodec(self.schema)
+
+    @cached_property
+    def _groups(self) -> KeyCodec:
+        return KeyCodec([types.arrow(self.columns[p].type) for p in self.by])
+
+    @cached_property
+    def _rest(self) -> tuple[int, ...] | None:
+        """Key columns that the group does not say already; None without a key."""
+        return None if self.key is None else tuple(p for p in self.key if p not in self.by)
+
+    @property
+    def single(self) -> bool:
+        """Whether a group has one row at most, so that a lookup is a get and not a scan."""
+        return self._rest == ()
+
+    def groups(self, table: pa.Table) -> pa.LargeBinaryArray:
+        """The group of each row, as the arrangement sorts it."""
+        keys = self._groups.encode([table.column(column(p)) for p in self.by], table.num_rows)
+        return located(table, clip(keys, PART))
+
+    def net(self, delta: pa.Table) -> Net:
+        """The delta with what cancels out left away: all that the arrangement has to do with."""
+        table, weights = delta.select(self.schema.names), delta.column(WEIGHT).to_numpy()
+        whole = Net(table, self._rows.encode(table), weights, self.groups(delta))
+        if self.key is None:
+            picked, weights = net_rows(whole.rows, weights)
+        else:
+            picked, weights, _ = net_keyed(self.entry_keys(whole), whole.rows, weights)
+        return Net(table.take(pa.array(picked)), taken(whole.rows, picked), weights, taken(whole.groups, picked))
+
+    def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
+        """Where each row stands: its group, then its identity."""
+        if self._rest is None:
+            identities = pa.array([digest(r) for r in net.rows.to_pylist()], pa.large_binary())
+        else:
+            codec = KeyCodec([types.arrow(self.columns[p].type) for p in self._rest])
+            columns = [net.table.column(column(p)) for p in self._rest]
+            identities = clip(codec.encode(columns, net.table.num_rows), PART)
+        return joined([net.groups, identities])
+
+    def writes(self, net: Net, keys: pa.LargeBinaryArray, before: Before) -> Write:
+        """What the entries of the delta's rows become."""
+        if self.key is None:
+            return weighted_write(self.state, keys, net.rows, net.weights, before)
+        at, fresh = order(keys)
+        return keyed_write(self.state, keys, joined([ONE, net.rows]), Keyed(at, net.weights[at], fresh))
+
+    def fetch(self, groups: list[bytes], before: Before) -> Net:
+        """All rows of these groups as they were before the epoch."""
+        if self.single:
+            got = before.get_many(self.state, groups)
+            owners, found = pa.array(list(got.keys()), pa.large_binary()), list(got.values())
+        else:
+            there = list(before.under(self.state, sorted(groups)))
+            found = [value for _, values in there for value in values]
+            counts = np.array([len(values) for _, values in there], np.int64)
+            names = pa.array([group for group, _ in there], pa.large_binary())
+            owners = taken(names, np.repeat(np.arange(len(there)), counts))
+        entries = pa.array(found, pa.large_binary())
+        weights, rows = weights_of(entries), without(entries, WIDTH)
+        table = pa.Table.from_batches([self._rows.decode(rows)])
+        return Net(table, rows, weights, owners)
+
+    def difference(self, new: Net, old: Net) -> Net:
+        """The rows of one that are not in the other, as multisets: those that came, and less those that went."""
+        rows = pa.concat_arrays([new.rows, old.rows])
+        weights = np.concatenate((new.weights, -old.weights))
+        picked, changes = net_rows(rows, weights)
+        rows = rows.take(pa.array(picked))
+        table = pa.Table.from_batches([self._rows.decode(rows)])
+        return Net(table, rows, changes, pa.concat_arrays([new.groups, old.groups]).take(pa.array(picked)))
+
+    def survivors(self, group: bytes, gone: set[bytes], before: Before) -> bool:
+        """Whether the group had a row before the epoch whose key is not among `gone`: stops at the first."""
+        return any(key not in gone for key, _ in before.scan(self.state, *prefix_range(group), ahead=2))
+
+
+@dataclass(frozen=True)
+class Net:
+    """Rows of a relation with their encoded rows, weights and groups."""
+
+    table: pa.Table
+    rows: pa.LargeBinaryArray
+    weights: np.ndarray
+    groups: pa.LargeBinaryArray
+
+    def beside(self, other: Net) -> Net:
+        return Net(
+            pa.concat_tables([self.table, other.table]),
+            pa.concat_arrays([self.rows, other.rows]),
+            np.concatenate((self.weights, other.weights)),
+            pa.concat_arrays([self.groups, other.groups]),
+        )

@@ -1,0 +1,177 @@
+"""Joins, with both sides arranged by the join columns.
+
+    Δ(A ⋈ B)  =  ΔA ⋈ B_old  +  A_old ⋈ ΔB  +  ΔA ⋈ ΔB                              (old: before the epoch)
+
+    Rows of A without a match, for a group k of A, by whether B had rows of k before and has them after:
+        no  → no     +ΔA_k          no  → yes    -A_old_k
+        yes → no     +A_new_k       yes → yes    nothing
+    LEFT and FULL pad these with NULLs, ANTI gives them as they are, SEMI gives A less these.
+
+The cost is the delta and its matches. A group of A is read whole only when B's side of it appears or
+vanishes, when every one of its rows changes in the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.delta import WEIGHT, column, group_ids, matches
+from tailrace.plan.nodes import JoinKind
+from tailrace.rules.arranged import Arranged, Net
+from tailrace.rules.before import Before
+from tailrace.rules.sink import REPORT, positional
+from tailrace.store.base import Write
+from tailrace.types import Column
+
+
+@dataclass(frozen=True)
+class JoinRule:
+    kind: JoinKind
+    left: Arranged
+    right: Arranged
+    null_safe: tuple[bool, ...]
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return self.left.columns if self.kind in ("semi", "anti") else self.left.columns + self.right.columns
+
+    @cached_property
+    def output(self) -> pa.Schema:
+        return positional(self.columns).append(pa.field(WEIGHT, pa.int64()))
+
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        (left, lone_left), (right, lone_right) = self._side(self.left, deltas[0]), self._side(self.right, deltas[1])
+        a, b = self.left.net(left), self.right.net(right)
+        a_keys, b_keys = self.left.entry_keys(a), self.right.entry_keys(b)
+        writes = [self.left.writes(a, a_keys, before), self.right.writes(b, b_keys, before)]
+        outs: list[pa.Table] = []
+        if self.kind in ("inner", "left", "right", "full"):
+            a_old = self.left.fetch(b.groups.unique().to_pylist(), before)
+            b_old = self.right.fetch(a.groups.unique().to_pylist(), before)
+            outs += [self.pairs(a, b_old), self.pairs(a_old, b), self.pairs(a, b)]
+        if self.kind in ("left", "full", "semi", "anti"):
+            lonely = _Lonely(self.left, self.right, a, b, b_keys, writes[1], before)
+            outs += [self._as_left(t, w) for t, w in lonely.parts(semi=self.kind == "semi")]
+            if self.kind != "semi":
+                outs.append(self._as_left(lone_left.select(self.left.schema.names), lone_left.column(WEIGHT)))
+        if self.kind in ("right", "full"):
+            lonely = _Lonely(self.right, self.left, b, a, a_keys, writes[0], before)
+            outs += [self._as_right(t, w) for t, w in lonely.parts(semi=False)]
+            outs.append(self._as_right(lone_right.select(self.right.schema.names), lone_right.column(WEIGHT)))
+        return pa.concat_tables([o for o in outs if o.num_rows] or [self.output.empty_table()]), writes
+
+    def _side(self, arranged: Arranged, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """One side's rows: those that can match, and those with a NULL that cannot."""
+        null = np.zeros(rows.num_rows, dtype=bool)
+        for position, safe in zip(arranged.by, self.null_safe, strict=True):
+            if not safe:
+                null |= rows.column(column(position)).is_null().to_numpy()
+        return (rows, rows.slice(0, 0)) if not null.any() else (rows.filter(~null), rows.filter(null))
+
+    def pairs(self, a: Net, b: Net) -> pa.Table:
+        ids, groups = group_ids(pa.concat_arrays([a.groups, b.groups]))
+        left, right = matches(ids[: len(a.groups)], ids[len(a.groups) :], len(groups))
+        columns = a.table.take(pa.array(left)).columns + b.table.take(pa.array(right)).columns
+        weights = pa.array(a.weights[left] * b.weights[right])
+        return pa.Table.from_arrays([*columns, weights], schema=self.output)
+
+    def _as_left(self, rows: pa.Table, weights: pa.Array) -> pa.Table:
+        padding = [] if self.kind in ("semi", "anti") else self._nulls(self.right, rows.num_rows)
+        return pa.Table.from_arrays([*rows.columns, *padding, weights], schema=self.output)
+
+    def _as_right(self, rows: pa.Table, weights: pa.Array) -> pa.Table:
+        padding = self._nulls(self.left, rows.num_rows)
+        return pa.Table.from_arrays([*padding, *rows.columns, weights], schema=self.output)
+
+    @staticmethod
+    def _nulls(side: Arranged, length: int) -> list[pa.Array]:
+        return [pa.nulls(length, field.type) for field in side.schema]
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """An inner join one side of which (`still`) did not change in the epoch.
+
+        ΔB = 0   ⇒   Δ(A ⋈ B)  =  ΔA ⋈ B_old
+
+    What is looked up is as it was before the epoch whoever asks. So the rows of A need not go to the shards of their
+    join key, nor what comes of them back to those of the view's: the task reads the other shards instead.
+    """
+
+    join: JoinRule
+    still: Literal["left", "right"]
+
+    @property
+    def output(self) -> pa.Schema:
+        return self.join.output
+
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        (delta,) = deltas
+        sides = [self.join.left, self.join.right]
+        moving, still = reversed(sides) if self.still == "left" else sides
+        changed = moving.net(delta)
+        old = still.fetch(changed.groups.unique().to_pylist(), before)
+        pair = (old, changed) if self.still == "left" else (changed, old)
+        return self.join.pairs(*pair), []
+
+
+@dataclass(frozen=True)
+class Arrange:
+    """Keeps an arrangement, and gives nothing."""
+
+    arranged: Arranged
+    output: pa.Schema = REPORT
+
+    def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
+        net = self.arranged.net(deltas[0])
+        return None, [self.arranged.writes(net, self.arranged.entry_keys(net), before)]
+
+
+class _Lonely:
+    """The delta of A's rows that have no match in B."""
+
+    def __init__(
+        self,
+        a_side: Arranged,
+        b_side: Arranged,
+        a: Net,
+        b: Net,
+        b_keys: pa.LargeBinaryArray,
+        b_write: Write,
+        before: Before,
+    ) -> None:
+        self._a_side, self._a, self._before = a_side, a, before
+        owners = dict(zip(b_keys.to_pylist(), b.groups.to_pylist(), strict=True))
+        gone: dict[bytes, set[bytes]] = {group: set() for group in owners.values()}
+        there: set[bytes] = set()
+        for key, value in zip(b_write.keys.to_pylist(), b_write.values.is_valid().to_pylist(), strict=True):
+            if not value:
+                gone[owners[key]].add(key)
+            else:
+                there.add(owners[key])
+        groups = set(a.groups.to_pylist()) | gone.keys()
+        self._had = {g for g in groups if b_side.survivors(g, set(), before)}
+        self._has = there | {g for g in self._had if b_side.survivors(g, gone.get(g, set()), before)}
+
+    def parts(self, semi: bool) -> list[tuple[pa.Table, pa.Array]]:
+        """Rows and weights; with `semi` of A's rows that do have a match instead."""
+        had, has = (self._had, self._has)
+        appeared, vanished = has - had, had - has
+        if semi:
+            appeared, vanished = vanished, appeared
+        listed = self._a.groups.to_pylist()
+        lonely_after = [(g in has) == semi for g in listed]
+        parts = []
+        # +ΔA_k where the group is lonely after; the old rows of groups that change sides, once each
+        mask = pa.array(lonely_after, pa.bool_())
+        parts.append((self._a.table.filter(mask), pa.array(self._a.weights[np.array(lonely_after, dtype=bool)])))
+        for groups, sign in ((appeared, -1), (vanished, 1)):
+            old = self._a_side.fetch(sorted(groups), self._before)
+            parts.append((old.table, pa.array(old.weights * sign)))
+        return parts

@@ -1,0 +1,80 @@
+"""Variance and standard deviation, from sums that can be taken apart again.
+
+    m = Σ (x - mean)²  =  (n · Σx² - (Σx)²) / n        VAR_POP = m / n        VAR_SAMP = m / (n - 1)
+
+As doubles the two terms of the difference would cancel each other's digits away. Both sums are kept as exact
+integers (see `exact`), so the difference is exact too and is rounded once, whatever came and went before.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tailrace.delta import Indices, sum_by
+from tailrace.errors import Corrupt
+from tailrace.rules import exact
+from tailrace.rules.exact import UNIT, Exact
+
+_HEAD = struct.Struct("<qI")  # how many values, and the length of their sum
+
+
+@dataclass(frozen=True)
+class Moments:
+    """How many values, their sum, and the sum of the squares of the finite ones in units of 2^(-2·UNIT)."""
+
+    count: int = 0
+    sum: Exact = exact.ZERO
+    squares: int = 0
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.count + other.count, exact.add(self.sum, other.sum), self.squares + other.squares)
+
+    def to_bytes(self) -> bytes:
+        if self == NONE:
+            return b""
+        total = exact.to_bytes(self.sum)
+        return _HEAD.pack(self.count, len(total)) + total + exact.to_bytes((self.squares, 0, 0, 0))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Moments:
+        if not data:
+            return NONE
+        if len(data) < _HEAD.size:
+            raise Corrupt(where="moments", reason=f"{len(data)} bytes are too few")
+        count, length = _HEAD.unpack_from(data)
+        end = _HEAD.size + length
+        if end > len(data) or abs(count) >= 1 << 62:
+            raise Corrupt(where="moments", reason="there are no such")
+        return cls(count, exact.from_bytes(data[_HEAD.size : end]), exact.from_bytes(data[end:])[0])
+
+    def spread(self) -> float:
+        """Σ (x - mean)², rounded once; NaN if a value is no finite number."""
+        total, *special = self.sum
+        if any(special):
+            return math.nan
+        if not self.count:
+            return 0.0
+        try:
+            return (self.count * self.squares - total * total) / (self.count << (2 * UNIT))
+        except OverflowError:
+            return math.inf
+
+
+NONE = Moments()
+
+
+def moments(
+    ids: Indices, groups: int, values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]
+) -> dict[int, Moments]:
+    """The weighted moments of each group that has values."""
+    counts = sum_by(ids, groups, weights)
+    sums = exact.exact_sums(ids, groups, values, weights)
+    finite = np.isfinite(values)
+    squares = exact.square_sums(ids[finite], values[finite], weights[finite])
+    touched = np.unique(ids).tolist()
+    return {g: Moments(int(counts[g]), sums.get(g, exact.ZERO), squares.get(g, 0)) for g in touched}

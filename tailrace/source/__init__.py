@@ -1,1 +1,0 @@
-"""Tables and logs as Spark DataFrames."""

@@ -1,0 +1,1 @@
+"""The embedded store: one directory on one machine, kept in LMDB."""

@@ -1,0 +1,162 @@
+"""LMDB environments: opened once per process, after the fork, and their errors in our words.
+
+Opening the same environment twice in one process breaks LMDB's file locks, so this module keeps the
+only table of open ones. A forked child must not use its parent's: entries carry the process id.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from tailrace.errors import Closed, Corrupt, NewerFormat, ReadOnly, StoreError, StoreFull
+from tailrace.store.lmdb import private
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+READERS = 2048  # a slot per thread that reads; Spark workers, servers and writers share them
+
+
+def _full_map(path: str, error: Exception) -> StoreError:
+    advice = "Close it everywhere, open it with a larger map_size (tailrace.open(path, map_size=...)), and write again."
+    return StoreFull(path=path, reason="the memory map reached map_size", advice=advice)
+
+
+def _full_disk(path: str, error: Exception) -> StoreError:
+    return StoreFull(path=path, reason="the disk is full", advice="Free some space and write again.")
+
+
+def _corrupt(path: str, error: Exception) -> StoreError:
+    return Corrupt(where=path, reason=str(error))
+
+
+def _read_only(path: str, error: Exception) -> StoreError:
+    return ReadOnly(path=path, reason=error.strerror if isinstance(error, OSError) else str(error))
+
+
+def _panic(path: str, error: Exception) -> StoreError:
+    return StoreError(message=f"{path}: the disk failed in the middle of a commit. Start this process again")
+
+
+def _newer(path: str, error: Exception) -> StoreError:
+    return NewerFormat(path=path, found=str(error), known="this LMDB")
+
+
+def _other(path: str, error: Exception) -> StoreError:
+    if any(os.strerror(number) in str(error) for number in FULL):
+        return _full_disk(path, error)
+    if any(os.strerror(number) in str(error) for number in FORBIDDEN):
+        return _read_only(path, error)
+    return StoreError(message=f"{path}: {error}")
+
+
+TRANSLATIONS: dict[type[Exception], Callable[[str, Exception], StoreError]] = {
+    lmdb.MapFullError: _full_map,
+    lmdb.DiskError: _full_disk,
+    lmdb.BadChecksumError: _corrupt,
+    lmdb.CorruptedError: _corrupt,
+    lmdb.PageNotFoundError: _corrupt,
+    lmdb.InvalidError: _corrupt,
+    lmdb.PanicError: _panic,
+    lmdb.ReadonlyError: _read_only,
+    lmdb.VersionMismatchError: _newer,
+    lmdb.Error: _other,
+}
+
+
+def translate(path: str, error: Exception) -> StoreError:
+    """A driver error in our words; the nearest class in `TRANSLATIONS` decides."""
+    for kind in type(error).__mro__:
+        if kind in TRANSLATIONS:
+            return TRANSLATIONS[kind](path, error)
+    return _other(path, error)
+
+
+@dataclass
+class Environment:
+    """An open LMDB environment with its named databases."""
+
+    path: str
+    handle: lmdb.Environment
+    databases: dict[str, Any]  # py-lmdb types values as bytes or views; ours are always bytes
+    users: int = 0
+    closed: bool = field(default=False)
+
+    @contextmanager
+    def read(self, *, views: bool = False) -> Iterator[Any]:
+        """A transaction whose values are bytes or, with `views`, views of the store that end with it."""
+        if self.closed:
+            raise Closed(path=self.path)
+        try:
+            with self.handle.begin(buffers=True) if views else self.handle.begin() as txn:
+                yield txn
+        except lmdb.Error as error:
+            raise translate(self.path, error) from error
+
+    @contextmanager
+    def write(self) -> Iterator[Any]:
+        """Commits when the block ends, aborts when it raises."""
+        if self.closed:
+            raise Closed(path=self.path)
+        try:
+            with self.handle.begin(write=True) as txn:
+                yield txn
+        except lmdb.Error as error:
+            raise translate(self.path, error) from error
+        except OSError as error:
+            if error.errno in FULL:
+                raise _full_disk(self.path, error) from error
+            raise
+
+
+_open: dict[tuple[int, str], Environment] = {}
+_guard = threading.Lock()
+
+
+def acquire(path: Path, names: tuple[str, ...], map_size: int, durable: bool) -> Environment:
+    """The process's one environment at `path`; `release` it when done."""
+    place = (os.getpid(), str(path.resolve()))
+    with _guard:
+        env = _open.get(place)
+        if env is None:
+            try:
+                fresh = private.directory(path)
+                handle = lmdb.open(
+                    str(path),
+                    map_size=map_size,
+                    max_dbs=len(names),
+                    max_readers=READERS,
+                    sync=durable,
+                    metasync=durable,
+                    readahead=True,
+                    mode=private.FILE,
+                )
+                if fresh:
+                    private.tighten(path / "data.mdb", path / "lock.mdb")
+                handle.reader_check()
+                env = Environment(str(path), handle, {n: handle.open_db(n.encode()) for n in names})
+            except (lmdb.Error, OSError) as error:
+                raise translate(str(path), error) from error
+            _open[place] = env
+        env.users += 1
+        return env
+
+
+def release(env: Environment) -> None:
+    """Close the environment when nobody in this process uses it any more."""
+    with _guard:
+        env.users -= 1
+        if env.users <= 0 and not env.closed:
+            env.closed = True
+            env.handle.close()
+            for place, other in list(_open.items()):
+                if other is env:
+                    del _open[place]

@@ -1,0 +1,118 @@
+"""Putting structures right that are damaged. The caller has the epoch lock.
+
+Marks and undo records say how to get from what a shard holds to what it held at an epoch. Without them what is there
+has to be taken for the committed epoch: whoever mends them computes the state anew afterwards.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tailrace.codec.schema import TableDef
+from tailrace.errors import Corrupt
+from tailrace.store.base import Cut
+from tailrace.store.lmdb import log
+from tailrace.store.lmdb.environment import Environment
+from tailrace.store.lmdb.inspect import LAST, UNREADABLE, base
+from tailrace.store.lmdb.shard import Mark, Undo, mark_bytes, mark_of, state_prefix, undo_epochs, undo_keys
+from tailrace.store.lmdb.store import LmdbStore
+
+
+def roll_back(store: LmdbStore, epoch: int) -> list[tuple[int, int]]:
+    """Take an epoch that was not committed back, in all shards, by its undo records.
+
+    Readers see what they saw: they had the undo records laid over it. Returned are shard and state of records that
+    were damaged: what is there stays, as if it had been committed.
+    """
+    lost: list[tuple[int, int]] = []
+    for index in range(store.shards):
+        environment = store.shard(index).environment
+        with environment.write() as txn:
+            marks = txn.cursor(environment.databases["marks"])
+            states = [int.from_bytes(key) for key, value in marks.iternext() if _applied(value, epoch)]
+            lost += [(index, state) for state in states if not _roll_back(txn, environment, state, epoch)]
+    return lost
+
+
+def _applied(value: bytes, epoch: int) -> bool:
+    mark = mark_of(value)
+    return mark is not None and mark.applied == epoch
+
+
+def _roll_back(txn: Any, environment: Environment, state: int, epoch: int) -> bool:
+    data, undo_db = environment.databases["data"], environment.databases["undo"]
+    try:
+        undo = Undo(txn, undo_db, state, epoch)
+        undo.require()
+        olds = list(undo.items())
+    except UNREADABLE:
+        olds = None
+    for key, old in olds or ():
+        if old is None:
+            txn.delete(state_prefix(state) + key, db=data)
+        else:
+            txn.put(state_prefix(state) + key, old, db=data)
+    _remove_undo(txn, undo_db, state, epoch)
+    mark = mark_of(txn.get(state_prefix(state), db=environment.databases["marks"]))
+    oldest = mark.oldest if mark is not None and olds is not None else epoch - 1
+    _mark(txn, environment, state, epoch - 1, min(oldest, epoch - 1))
+    return olds is not None
+
+
+def mend_state(store: LmdbStore, shard: int, state: int, committed: int) -> None:
+    """Let what a shard has of a state be what it held at the committed epoch, and the oldest that can be read."""
+    environment = store.shard(shard).environment
+    undo_db = environment.databases["undo"]
+    with environment.write() as txn:
+        with txn.cursor(undo_db) as cursor:
+            epochs = list(undo_epochs(cursor, state, 0, LAST))
+        for epoch in epochs:
+            _remove_undo(txn, undo_db, state, epoch)
+        _mark(txn, environment, state, committed, committed)
+
+
+def _remove_undo(txn: Any, db: Any, state: int, epoch: int) -> None:
+    for key in undo_keys(txn, db, state, epoch):
+        txn.delete(key, db=db)
+
+
+def _mark(txn: Any, environment: Environment, state: int, applied: int, oldest: int) -> None:
+    """Set a mark: the last epoch applied is that of the newest undo record, if there is any."""
+    with txn.cursor(environment.databases["undo"]) as cursor:
+        undos = list(undo_epochs(cursor, state, 0, applied))
+    mark = Mark(undos[-1] if undos else applied, min(oldest, undos[-1] if undos else applied))
+    txn.put(state_prefix(state), mark_bytes(mark), db=environment.databases["marks"])
+
+
+def mend_notes(store: LmdbStore, done: Cut) -> Cut:
+    """Write what is noted of transactions anew: one note, of the last of them. The cut that it stands for.
+
+    Where each log ends, its last entry tells; the transactions in between can no longer be told apart.
+    """
+    with base(store, writing=True) as found:
+        numbers = [done.transaction, *(number for number, _ in found.notes())]
+        ends = list(done.offsets)
+        for node in range(store.nodes):
+            for offset, value in found.log(node):
+                operations, transaction = _told(node, offset, value)
+                ends[node] = max(ends[node], offset + operations)
+                numbers.append(transaction)
+        last = max(numbers)
+        found.note_only(last, log.encode_note(time.time(), sum(ends), ends))
+    return Cut(last, tuple(ends))
+
+
+def _told(node: int, offset: int, value: bytes) -> tuple[int, int]:
+    """Operations and transaction of an entry; of a damaged one as few as there can be."""
+    try:
+        entry = log.decode(node, offset, value)
+    except Corrupt:
+        return 1, 0
+    return entry.operations, entry.transaction
+
+
+def mend_count(store: LmdbStore, table: TableDef, more: int) -> None:
+    """Add to the number of rows that is noted of a table."""
+    with store._base.write() as txn:
+        store._add_count(txn, table, more)

@@ -1,0 +1,431 @@
+"""The embedded store: one directory, any number of processes.
+
+    store.json          format, number of nodes and shards, durability
+    base/               rows, logs, documents of all nodes: one LMDB environment
+    shards/000 ...      arrangements and views: one LMDB environment per shard
+
+All nodes share an environment so that a transaction is atomic across them; each still has its own rows
+and its own log. LMDB lets one process write an environment at a time, so nodes would not write in
+parallel on one disk anyway, and a shared one saves the two-phase commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace import faults
+from tailrace.codec import arrays
+from tailrace.codec.murmur import place
+from tailrace.codec.schema import TableDef
+from tailrace.codec.sorting import order
+from tailrace.errors import Corrupt, NoSuchRow, OffsetGap
+from tailrace.store import documents
+from tailrace.store.base import Change, Cut, Past, Store, Written
+from tailrace.store.lmdb import log
+from tailrace.store.lmdb.clip import clip, clip_one
+from tailrace.store.lmdb.environment import Environment, acquire, release
+from tailrace.store.lmdb.settings import read_settings
+from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range, prefix_range
+
+_ROW = struct.Struct(">IH")
+_NUMBER = struct.Struct(">Q")
+
+
+def row_prefix(table: TableDef, node: int) -> bytes:
+    """What the keys of a node's rows of a table begin with."""
+    return _ROW.pack(table.id, node)
+
+
+def number_key(transaction: int) -> bytes:
+    """Under what a transaction is noted."""
+    return _NUMBER.pack(transaction)
+
+
+class LmdbStore(Store):
+    def __init__(self, path: Path) -> None:
+        self.settings = read_settings(path)
+        self.path = str(path.resolve())
+        self.nodes, self.shards = self.settings.nodes, self.settings.shards
+        self._base = self._open(path / "base", ("rows", "log", "transactions", "documents"))
+        self._rows, self._log, self._transactions, self._documents = (
+            self._base.databases[n] for n in ("rows", "log", "transactions", "documents")
+        )
+        self._shards: dict[int, tuple[Environment, LmdbShard]] = {}
+        self._closed = False
+
+    def _open(self, path: Path, names: tuple[str, ...]) -> Environment:
+        return acquire(path, names, self.settings.map_size, self.settings.durable)
+
+    # documents
+
+    def document(self, name: str) -> Any:
+        with self._base.read() as txn:
+            value = txn.get(name.encode(), db=self._documents)
+        return None if value is None else documents.read(name, value, self.nodes)
+
+    def documents(self, prefix: str) -> dict[str, Any]:
+        found = {}
+        with self._base.read() as txn:
+            for key, value in scan_prefix(txn, self._documents, prefix.encode()):
+                name = key.decode(errors="replace")
+                found[name] = documents.read(name, value, self.nodes)
+        return found
+
+    def change_documents(self, changes: dict[str, Any]) -> None:
+        with self._base.write() as txn:
+            for name, document in changes.items():
+                if document is None:
+                    txn.delete(name.encode(), db=self._documents)
+                else:
+                    txn.put(name.encode(), json.dumps(document).encode(), db=self._documents)
+
+    # writing
+
+    def write(self, changes: Sequence[Change]) -> Written:
+        with self._base.write() as txn:
+            number, _, operations, ends = self._last(txn)
+            done = 0
+            for change in changes:
+                keys, befores, afters = self._images(txn, change)
+                if keys:
+                    self._put_rows(txn, change, keys, afters)
+                    ends = self._append(txn, change.table, number + 1, ends, befores, afters)
+                    self._add_count(txn, change.table, (afters.num_rows if afters else 0) - befores.num_rows)
+                    done += len(keys)
+            if done:
+                note = log.encode_note(time.time(), operations + done, ends)
+                txn.put(_NUMBER.pack(number + 1), note, db=self._transactions)
+            faults.point("write.commit")
+        faults.point("write.committed")
+        return Written(number + 1 if done else number, done)
+
+    def _last(self, txn: Any) -> tuple[int, float, int, tuple[int, ...]]:
+        with txn.cursor(self._transactions) as cursor:
+            if not cursor.last():
+                return 0, 0.0, 0, (0,) * self.nodes
+            written, operations, ends = self._note(cursor)
+            return _NUMBER.unpack(cursor.key())[0], written, operations, ends
+
+    def _note(self, cursor: Any) -> tuple[float, int, tuple[int, ...]]:
+        """What was noted of the transaction the cursor is at."""
+        note = log.decode_note(cursor.value())
+        if len(note[2]) != self.nodes or len(cursor.key()) != _NUMBER.size:
+            raise Corrupt(where="the note of a transaction", reason=f"it is not of a store with {self.nodes} nodes")
+        return note
+
+    def _images(self, txn: Any, change: Change) -> tuple[list[bytes], pa.RecordBatch, pa.RecordBatch | None]:
+        """The keys that change, in order; their rows before (those there were) and after (None: deleted)."""
+        table, rows = change.table, change.rows
+        nodes = place(table.key_columns(rows), self.nodes, rows.num_rows)
+        user_keys = clip(table.keys.encode(table.key_columns(rows), rows.num_rows))
+        prefixes = pa.array([_ROW.pack(table.id, n) for n in range(self.nodes)], pa.large_binary())
+        keys = arrays.joined([prefixes.take(pa.array(nodes)), user_keys])
+        last = order(keys).lasts  # of several rows with one key the last counts
+        ordered = keys.take(pa.array(last)).to_pylist()
+        with txn.cursor(self._rows) as cursor:
+            found = dict(cursor.getmulti(ordered))
+        if change.mode == "delete":
+            ordered = [k for k in ordered if k in found]
+        elif change.mode == "update" and len(found) < len(ordered):
+            missing = min(i for k, i in zip(ordered, last.tolist(), strict=True) if k not in found)
+            key = tuple(rows.column(k)[missing].as_py() for k in table.key)
+            raise NoSuchRow(table=table.name, key=key[0] if len(key) == 1 else key)
+        before = table.decode([found[k] for k in ordered if k in found])
+        if change.mode == "delete":
+            return ordered, before, None
+        picked = rows.take(pa.array(last))
+        if change.mode == "update":
+            columns = [
+                picked.column(f.name) if f.name in picked.schema.names else before.column(f.name) for f in table.schema
+            ]
+            picked = pa.RecordBatch.from_arrays(columns, schema=table.schema)
+        return ordered, before, picked
+
+    def _put_rows(self, txn: Any, change: Change, keys: list[bytes], after: pa.RecordBatch | None) -> None:
+        if after is None:
+            for key in keys:
+                txn.delete(key, db=self._rows)
+            return
+        with txn.cursor(self._rows) as cursor:
+            cursor.putmulti(zip(keys, change.table.rows.encode(after).to_pylist(), strict=True))
+
+    def _append(
+        self,
+        txn: Any,
+        table: TableDef,
+        number: int,
+        ends: tuple[int, ...],
+        before: pa.RecordBatch,
+        after: pa.RecordBatch | None,
+    ) -> tuple[int, ...]:
+        """One log entry per node that has a part in the change."""
+        images = log.images(table, before, after if after is not None else before.slice(0, 0))
+        rows = pa.RecordBatch.from_arrays(images.columns[:-1], schema=table.schema)
+        nodes = place(table.key_columns(rows), self.nodes, rows.num_rows)
+        counted = nodes[: before.num_rows] if after is None else nodes[before.num_rows :]
+        operations = np.bincount(counted, minlength=self.nodes)
+        result = list(ends)
+        for node in np.flatnonzero(operations).tolist():
+            part = images if self.nodes == 1 else images.take(pa.array(np.flatnonzero(nodes == node)))
+            entry = log.encode(table.id, int(operations[node]), number, part)
+            txn.put(log.log_key(node, result[node]), entry, db=self._log)
+            result[node] += int(operations[node])
+        return tuple(result)
+
+    # reading tables
+
+    def get(self, table: TableDef, keys: Sequence[bytes], past: Past | None = None) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        with self._base.read() as txn, txn.cursor(self._rows) as cursor:
+            if past is not None:
+                self._bring_up(txn, table, past)
+            for node in range(self.nodes):
+                prefix = _ROW.pack(table.id, node)
+                found.update((k[6:], v) for k, v in cursor.getmulti([prefix + k for k in keys]))
+        if past is not None:
+            then = {k: past.rows[k] for k in keys if k in past.rows}
+            return {k: row for k, row in {**found, **then}.items() if row is not None}
+        return found
+
+    def _bring_up(self, txn: Any, table: TableDef, past: Past) -> None:
+        """Read what was logged since the last time; of several changes of a key the first tells what it was."""
+        ends = self._last(txn)[3]
+        for node, end in enumerate(ends):
+            later = list(self._entries(txn, table, node, past.ends[node], end))
+            for key, row in log.befores(later, table).items():
+                past.rows.setdefault(clip_one(key), row)
+            past.ends[node] = end
+
+    def count(self, table: TableDef) -> int:
+        with self._base.read() as txn:
+            return self._count(txn, table)
+
+    def _count(self, txn: Any, table: TableDef) -> int:
+        name = f"count:{table.id}"
+        value = txn.get(name.encode(), db=self._documents)
+        return int(documents.read(name, value, self.nodes)) if value else 0
+
+    def _add_count(self, txn: Any, table: TableDef, more: int) -> None:
+        if more:
+            count = str(self._count(txn, table) + more)
+            txn.put(f"count:{table.id}".encode(), count.encode(), db=self._documents)
+
+    def rows(
+        self,
+        table: TableDef,
+        node: int,
+        cut: Cut | None,
+        columns: Sequence[int],
+        size: int = 50_000,
+        *,
+        after: bytes = b"",
+        upto: bytes | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        with self._base.read() as txn:
+            overlay: dict[bytes, bytes | None] = {}
+            if cut is not None:
+                newest = self._last(txn)[3][node]  # all the way: where the log was trimmed, rows now are not rows then
+                later = list(self._entries(txn, table, node, cut.offsets[node], newest))
+                befores = ((clip_one(k), row) for k, row in log.befores(later, table).items())
+                overlay = {k: row for k, row in befores if k > after and (upto is None or k <= upto)}
+            run: list[bytes] = []
+            for key, value in self._after(txn, table, node, after):
+                if upto is not None and key > upto:
+                    break
+                kept: bytes | None = overlay.pop(key, value) if overlay else value
+                if kept is not None:
+                    run.append(kept)
+                if len(run) == size:
+                    yield table.decode(run).select(list(columns))
+                    run = []
+            run.extend(row for row in overlay.values() if row is not None)
+            if run:
+                yield table.decode(run).select(list(columns))
+
+    def step(self, table: TableDef, node: int, after: bytes, count: int, size: int) -> tuple[bytes | None, int]:
+        passed, held, last = 0, 0, after
+        with self._base.read() as txn:
+            for key, row in self._after(txn, table, node, after):
+                held += len(row)
+                if passed == count or (passed and held > size):
+                    return last, passed
+                passed, last = passed + 1, key
+        return None, passed
+
+    def _after(self, txn: Any, table: TableDef, node: int, after: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """A node's rows of a table whose keys come after a given one, under those keys."""
+        prefix = _ROW.pack(table.id, node)
+        _, high = prefix_range(prefix)
+        with txn.cursor(self._rows) as cursor:
+            found = cursor.set_range(prefix + after)
+            if found and after and cursor.key() == prefix + after:
+                found = cursor.next()
+            if found:
+                for key, value in cursor.iternext():
+                    if high is not None and key >= high:
+                        return
+                    yield key[6:], value
+
+    # reading logs
+
+    def deltas(
+        self, table: TableDef, node: int, start: int, end: int, columns: Sequence[int], size: int = 200_000
+    ) -> Iterator[pa.RecordBatch]:
+        wanted = [*columns, len(table.columns)]
+        with self._base.read() as txn:
+            run: list[pa.RecordBatch] = []
+            held = 0
+            for batch in self._entries(txn, table, node, start, end):
+                run.append(batch.select(wanted))
+                held += batch.num_rows
+                if held >= size:
+                    yield pa.concat_batches(run)
+                    run, held = [], 0
+            if run:
+                yield pa.concat_batches(run)
+
+    def history(
+        self, tables: Mapping[int, TableDef], node: int, start: int, end: int
+    ) -> Iterator[tuple[int, TableDef, pa.RecordBatch]]:
+        with self._base.read() as txn:
+            for entry in self._checked(txn, node, start, end):
+                if entry.table in tables:
+                    table = tables[entry.table]
+                    yield entry.transaction, table, log.rows_of(entry, table)
+
+    def _entries(self, txn: Any, table: TableDef, node: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The table's entries in [start, end) of a node's log."""
+        for entry in self._checked(txn, node, start, end):
+            if entry.table == table.id:
+                yield log.rows_of(entry, table)
+
+    def _checked(self, txn: Any, node: int, start: int, end: int, *, checked: bool = True) -> Iterator[log.Entry]:
+        """All entries in [start, end) of a node's log, each with its checksum; a hole is an error."""
+        expected = start
+        with txn.cursor(self._log) as cursor:
+            more = cursor.set_range(log.log_key(node, start))
+            while more:
+                found_node, offset = log.offset_of(cursor.key())
+                if found_node != node or offset >= end:
+                    break
+                if offset != expected:
+                    raise OffsetGap(node=node, expected=expected, found=offset)
+                entry = log.decode(node, offset, cursor.value(), checked=checked)
+                yield entry
+                expected = offset + entry.operations
+                more = cursor.next()
+        if expected != end:
+            raise OffsetGap(node=node, expected=end, found=expected)
+
+    def touched(self, start: Cut, end: Cut, *, checked: bool = True) -> dict[int, int]:
+        counts: dict[int, int] = {}
+        try:
+            with self._base.read(views=not checked) as txn:
+                for node in range(self.nodes):
+                    for entry in self._checked(txn, node, start.offsets[node], end.offsets[node], checked=checked):
+                        counts[entry.table] = counts.get(entry.table, 0) + entry.operations
+        except (OffsetGap, Corrupt):
+            if checked:
+                raise
+            return self.touched(start, end)  # which names the entry that is damaged
+        return counts
+
+    def newest_cut(self) -> Cut:
+        with self._base.read() as txn:
+            number, _, _, ends = self._last(txn)
+        return Cut(number, ends)
+
+    def cut_after(self, cut: Cut, operations: int) -> Cut:
+        with self._base.read() as txn, txn.cursor(self._transactions) as cursor:
+            newest, _, total, ends = self._last(txn)
+            if newest <= cut.transaction or total - cut.operations <= operations:
+                return Cut(newest, ends) if newest > cut.transaction else cut
+            low, high = cut.transaction + 1, newest  # the number of operations so far grows: bisect
+            while low < high:
+                middle = (low + high + 1) // 2
+                cursor.set_key(_NUMBER.pack(middle))
+                if self._note(cursor)[1] - cut.operations <= operations:
+                    low = middle
+                else:
+                    high = middle - 1
+            cursor.set_key(_NUMBER.pack(low))
+            return Cut(low, self._note(cursor)[2])
+
+    def written_at(self, transaction: int) -> float | None:
+        with self._base.read() as txn:
+            note = txn.get(_NUMBER.pack(transaction + 1), db=self._transactions)
+        return log.decode_note(note)[0] if note else None
+
+    def trim(self, cut: Cut) -> None:
+        for node, offset in enumerate(cut.offsets):
+            delete_range(self._base, self._log, log.log_key(node, 0), log.log_key(node, offset), size=2_000)
+        faults.point("log.trim")
+        delete_range(self._base, self._transactions, _NUMBER.pack(0), _NUMBER.pack(cut.transaction), size=20_000)
+        self._base.handle.reader_check()  # a killed reader would keep freed pages from being used again
+
+    def drop_rows(self, table: int) -> None:
+        delete_range(self._base, self._rows, *prefix_range(struct.pack(">I", table)))
+        self.change_documents({f"count:{table}": None})
+
+    # shards, life
+
+    def shard(self, index: int) -> LmdbShard:
+        if index not in self._shards:
+            environment = self._open(Path(self.path) / "shards" / f"{index:03d}", DATABASES)
+            self._shards[index] = (environment, LmdbShard(environment))
+        return self._shards[index][1]
+
+    def sync(self) -> None:
+        if self.settings.durable:
+            return
+        for index in range(self.shards):
+            self.shard(index)
+        for environment in [self._base, *(e for e, _ in self._shards.values())]:
+            environment.handle.sync(True)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for environment in [self._base, *(e for e, _ in self._shards.values())]:
+            release(environment)
+
+
+def scan_prefix(txn: Any, db: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    low, high = prefix_range(prefix)
+    with txn.cursor(db) as cursor:
+        if cursor.set_range(low):
+            for key, value in cursor.iternext():
+                if high is not None and key >= high:
+                    return
+                yield key, value
+
+
+_attached: OrderedDict[tuple[int, str, int, int], LmdbStore] = OrderedDict()
+ATTACHED = 4  # stores that a worker keeps open; each reserves address space for its maps
+
+
+def attach(path: str) -> LmdbStore:
+    """The store at `path` for a Spark task: opened once in each worker process and kept."""
+    made = os.stat(Path(path) / "store.json")  # another store may have been made at the same path
+    mine = (os.getpid(), path, made.st_ino, made.st_mtime_ns)
+    if mine not in _attached:
+        for other in [m for m in _attached if m[:2] == mine[:2]]:
+            _attached.pop(other).close()
+        _attached[mine] = LmdbStore(Path(path))
+    _attached.move_to_end(mine)
+    while len(_attached) > ATTACHED:
+        mark, store = _attached.popitem(last=False)
+        if mark[0] == os.getpid():
+            store.close()
+    return _attached[mine]

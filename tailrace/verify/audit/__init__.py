@@ -1,0 +1,1 @@
+"""Damage: is everything on disk what it should be?"""

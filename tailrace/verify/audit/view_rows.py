@@ -1,0 +1,189 @@
+"""A view's rows against its SQL, key by key: what is missing, what is extra, and what is different.
+
+    missing   keys of the recomputation that the view lacks       extra   keys of the view that it lacks
+    different keys that both have, with other values
+
+Only chosen keys count: all, a share of them by hash, or a range. The condition is on both sides, and Spark carries that
+on the recomputation as far down to the tables as it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from tailrace import types
+from tailrace.catalog.definition import ViewDef
+from tailrace.codec.convert import key_values
+from tailrace.codec.rows import RowCodec
+from tailrace.codec.weighted import split
+from tailrace.errors import BadKey, Corrupt
+from tailrace.plan.binding import Query
+from tailrace.spark.frames import WEIGHT_COLUMN, frame, query_rows
+from tailrace.store.base import Store
+from tailrace.store.lmdb.store import attach
+from tailrace.store.pins import Pin
+from tailrace.verify.audit.findings import EXAMPLES, REPAIR, Finding, Kind
+from tailrace.verify.comparison import counted, differences
+from tailrace.verify.planned import leaves_ties_open, planned_rows
+
+PARTS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Which keys are audited: a share of them, and those with start <= key < stop."""
+
+    sample: float | None = None
+    start: Any = None
+    stop: Any = None
+
+    @property
+    def everything(self) -> bool:
+        return self.sample is None and self.start is None and self.stop is None
+
+    def of(self, view: ViewDef) -> Column:
+        """The condition on columns `c0`, `c1`, ..."""
+        found = F.lit(True)
+        if self.sample is not None:
+            listed = range(len(view.columns)) if view.key is None else view.key
+            hashed = [F.col(f"c{p}") for p in listed if _stable(view.columns[p].type)]
+            if hashed:
+                found = found & (F.pmod(F.xxhash64(*hashed), F.lit(PARTS)) < int(self.sample * PARTS))
+        for bound, stops in ((self.start, False), (self.stop, True)):
+            if bound is not None:
+                key, limit = self._bound(view, bound)
+                found = found & ((key < limit) if stops else (key >= limit))
+        return found
+
+    @staticmethod
+    def _bound(view: ViewDef, bound: Any) -> tuple[Column, Column]:
+        if view.key is None:
+            raise BadKey(name=view.name, columns="nothing", reason="a view without a key has no range of keys")
+        columns = [view.columns[p] for p in view.key]
+        values = key_values(view.name, columns, bound, prefix=True)
+        typed = [F.lit(v).cast(c.type) for v, c in zip(values, columns, strict=False)]
+        return F.struct(*(F.col(f"c{p}").alias(f"k{p}") for p in view.key[: len(values)])), F.struct(
+            *(t.alias(f"k{p}") for t, p in zip(typed, view.key, strict=False))
+        )
+
+
+def _stable(kind: str) -> bool:
+    """Whether equal values have equal hashes: not floats, which are equal within a tolerance, nor maps."""
+    return not any(word in kind for word in ("float", "double", "map<"))
+
+
+@dataclass(frozen=True)
+class Compared:
+    rows: int
+    findings: tuple[Finding, ...]
+
+
+def audit_rows(fresh: SparkSession, store: Store, view: ViewDef, query: Query, pin: Pin, picked: Picked) -> Compared:
+    """Compare a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut."""
+    found = _audited(query_rows(fresh, store, query, pin.cut), fresh, store, view, pin, picked)
+    if not found.findings or view.root is None or not leaves_ties_open(view.root):
+        return found
+    planned = planned_rows(fresh, store, view.root, query, pin.cut)
+    return _audited(planned, fresh, store, view, pin, picked)
+
+
+def _audited(
+    computed: DataFrame, fresh: SparkSession, store: Store, view: ViewDef, pin: Pin, picked: Picked
+) -> Compared:
+    names = [f"c{i}" for i in range(len(view.columns))]
+    condition = picked.of(view)
+    stored = readable_rows(fresh, store, view, pin.epoch).toDF(*names, WEIGHT_COLUMN).where(condition)
+    differing = differences(computed.toDF(*names).where(condition), stored, view)
+    rows = stored.agg(F.coalesce(F.sum(WEIGHT_COLUMN), F.lit(0))).collect()[0][0]
+    if view.key is None:
+        missing, extra, examples = counted(differing, view)
+        counts: dict[Kind, int] = {"missing": missing, "extra": extra}
+    else:
+        counts, examples = _by_key(differing, view)
+    findings = [
+        Finding(f"rows of {view.name}", kind, count, REPAIR, tuple(examples.get(kind, ())), (view.name,))
+        for kind, count in counts.items()
+        if count
+    ]
+    return Compared(rows, (*findings, *_unreadable(fresh, store, view, pin.epoch)) if findings else ())
+
+
+def _unreadable(fresh: SparkSession, store: Store, view: ViewDef, epoch: int) -> list[Finding]:
+    """Entries of the view that are not rows: what should be under their keys is missing."""
+    state, columns, keyed, path = view.state, view.columns, view.key is not None, store.path
+
+    def read(shard: int) -> Iterator[pa.RecordBatch]:
+        codec = RowCodec(types.schema(columns))
+        with attach(path).shard(shard).at(epoch) as snapshot:
+            for run in snapshot.scan(state):
+                wrong = [f"shard {shard}, key 0x{k.hex()}" for k, v in run if not any(_decoded(codec, [v], keyed))]
+                yield pa.record_batch({"place": pa.array(wrong, pa.string())})
+
+    found = frame(fresh, store.shards, read, "place string")
+    places = [row.place for row in found.limit(EXAMPLES).collect()]
+    if not places:
+        return []
+    return [Finding(f"rows of {view.name}", "damaged", found.count(), REPAIR, tuple(places), (view.name,))]
+
+
+def _by_key(differing: DataFrame, view: ViewDef) -> tuple[dict[Kind, int], dict[str, list[Any]]]:
+    """Rows that the view lacks and rows that it has in excess, matched by key."""
+    names = [f"c{i}" for i in range(len(view.columns))]
+    whole, weight = f"struct({', '.join(names)})", WEIGHT_COLUMN
+    keyed = differing.groupBy(*(f"c{p}" for p in view.key or ())).agg(
+        F.expr(f"any_value(CASE WHEN {weight} > 0 THEN {whole} END, true) AS _right"),
+        F.expr(f"any_value(CASE WHEN {weight} < 0 THEN {whole} END, true) AS _stored"),
+    )
+    conditions: dict[Kind, str] = {
+        "missing": "_right IS NOT NULL AND _stored IS NULL",
+        "extra": "_right IS NULL AND _stored IS NOT NULL",
+        "different": "_right IS NOT NULL AND _stored IS NOT NULL",
+    }
+    totals = keyed.agg(*(F.expr(f"count_if({c})").alias(kind) for kind, c in conditions.items())).collect()[0]
+    counts: dict[Kind, int] = {kind: totals[kind] for kind in conditions}
+    examples: dict[str, list[Any]] = {}
+    for kind, condition in conditions.items():
+        if counts[kind]:
+            found = keyed.where(condition).select("_right", "_stored").limit(EXAMPLES).collect()
+            examples[kind] = [_example(view, right, stored) for right, stored in found]
+    return counts, examples
+
+
+def _example(view: ViewDef, right: Sequence[Any] | None, stored: Sequence[Any] | None) -> dict[str, Any]:
+    names = [c.name for c in view.columns]
+    sides = [dict(zip(names, side, strict=True)) for side in (right, stored) if side is not None]
+    return sides[0] if len(sides) == 1 else {"right": sides[0], "stored": sides[1]}
+
+
+def readable_rows(spark: SparkSession, store: Store, view: ViewDef, epoch: int) -> DataFrame:
+    """The view's stored rows at an epoch, each with how often it is there, but for those that cannot be decoded."""
+    state, columns, keyed, path = view.state, view.columns, view.key is not None, store.path
+
+    def read(shard: int) -> Iterator[pa.RecordBatch]:
+        codec = RowCodec(types.schema(columns))
+        with attach(path).shard(shard).at(epoch) as snapshot:
+            for run in snapshot.scan(state):
+                yield from _decoded(codec, [v for _, v in run], keyed)
+
+    schema = ", ".join([f"{types.quoted(c.name)} {c.type}" for c in columns] + [f"{WEIGHT_COLUMN} bigint"])
+    return frame(spark, store.shards, read, schema)
+
+
+def _decoded(codec: RowCodec, values: list[bytes], keyed: bool) -> Iterator[pa.RecordBatch]:
+    try:
+        weights, rows = (np.ones(len(values), dtype=np.int64), values) if keyed else split(values)
+        batch = codec.decode(rows)
+        batch.validate(full=True)
+        yield batch.append_column(WEIGHT_COLUMN, pa.array(weights, pa.int64()))
+    except (Corrupt, pa.ArrowException, ValueError):
+        if len(values) > 1:
+            half = len(values) // 2
+            yield from _decoded(codec, values[:half], keyed)
+            yield from _decoded(codec, values[half:], keyed)

@@ -1,0 +1,1 @@
+"""Consistency: which level does a recorded history of views reach?"""

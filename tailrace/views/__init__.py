@@ -1,1 +1,0 @@
-"""What views there are, and reading them."""

@@ -1,0 +1,50 @@
+"""Cells of one length are handled as records, others row by row: nobody sees which."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.codec import arrays
+
+CELLS = st.lists(st.binary(min_size=3, max_size=3), max_size=9) | st.lists(st.binary(max_size=4), max_size=9)
+
+
+def binary(values: list[bytes]) -> pa.LargeBinaryArray:
+    return pa.array(values, pa.large_binary())
+
+
+def test_width() -> None:
+    assert arrays.width(binary([b"abc", b"def"])) == 3
+    assert arrays.width(binary([b"abc", b"def", b"g"]).slice(0, 2)) == 3
+    assert arrays.width(binary([b"", b""])) == 0
+    assert arrays.width(binary([b"abc", b"g"])) is None
+    assert arrays.width(binary([])) is None
+    assert arrays.width(pa.array([b"abc", None], pa.large_binary())) is None
+
+
+@given(CELLS, st.data())
+def test_cells_are_taken(values: list[bytes], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(values)))
+    left = values[cut:]
+    at = data.draw(st.lists(st.integers(-1, len(left) - 1)))
+    found = arrays.taken(binary(values).slice(cut), np.array(at, np.int64))
+    assert found.to_pylist() == [None if i < 0 else left[i] for i in at]
+
+
+@given(CELLS, st.binary(max_size=2), st.integers(0, 2))
+def test_cells_are_joined(values: list[bytes], front: bytes, cut: int) -> None:
+    keys, prefix = binary(values).slice(min(cut, len(values))), pa.scalar(front, pa.large_binary())
+    listed = keys.to_pylist()
+    assert arrays.joined([keys]).to_pylist() == listed
+    assert arrays.joined([prefix, keys, keys]).to_pylist() == [front + v + v for v in listed]
+    assert list(arrays.pairs([pa.scalar(b"/", pa.large_binary()), prefix, keys], keys)) == [
+        (b"/" + front + v, v) for v in listed
+    ]
+
+
+@given(CELLS, st.integers(0, 5))
+def test_cells_lose_their_beginning(values: list[bytes], count: int) -> None:
+    assert arrays.without(binary(values), count).to_pylist() == [v[count:] for v in values]

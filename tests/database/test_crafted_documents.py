@@ -1,0 +1,252 @@
+"""Documents of wrong shapes, and a store.json that is none: an error of ours that names it, never another."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crafted import crafted, damaged, survives
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tailrace as tr
+from tailrace.catalog import construction
+from tailrace.catalog.definition import ViewDef, view_to_json
+from tailrace.epochs import records
+from tailrace.epochs.model import Intent
+from tailrace.errors import Corrupt, NewerFormat, NotAStore, OlderFormat
+from tailrace.plan.nodes import (
+    Aggregate,
+    Call,
+    Filter,
+    Generate,
+    Join,
+    Project,
+    Scan,
+    TopK,
+    UnionAll,
+    Window,
+    WindowCall,
+)
+from tailrace.store.commits import committed
+from tailrace.store.pins import oldest_pinned, pinned
+from tailrace.types import Column
+
+CUT = [0, [0, 0]]
+
+
+def view(name: str = "v") -> ViewDef:
+    columns = (Column("id", "bigint"), Column("cust", "string"), Column("price", "decimal(12,2)"))
+    scan = Scan("t", 1, columns, (0,), (0, 1, 2))
+    joined = Join(Filter(scan, "_0 > 1"), scan, "left", (0,), (0,), (False,), "_2 < _5")
+    many = UnionAll((joined, joined))
+    made = Generate(many, "explode(array(1, 2))", (Column("x", "int"),), None)
+    windowed = Window(made, (0,), ((1, True, False),), (WindowCall("rank", (), "rank()", "", "int"),))
+    top = TopK(windowed, (), ((0, False, True),), 1, 5, False)
+    grouped = Aggregate(top, (1,), (Call("sum", (2,), False, "SUM(_2)", "decimal(22,2)"),))
+    root = Project(grouped, ("_0", "_1"), (Column("cust", "string"), Column("total", "decimal(22,2)")))
+    return ViewDef(
+        name, "SELECT", root, root.columns, (0,), (0,), ("t",), frozenset({1}), "auto", "", ((0, True, True),), 7
+    )
+
+
+VIEW = json.loads(json.dumps(view_to_json(view())))
+BUILDING = json.loads(json.dumps(view_to_json(view("w"))))
+DOCUMENTS: dict[str, Any] = {
+    "committed": {"epoch": 3, "cut": CUT, "at": 1.5},
+    "intent": {"epoch": 4, "end": CUT, "ways": {"v": ["deltas", "why"]}, "load": ["w", {"1": ["0011", "*"]}, 5]},
+    "pin:abc": {"epoch": 3, "cut": CUT, "pid": os.getpid(), "host": "elsewhere", "at": 1.5},
+    "catalog": {"version": 2, "next": 20},
+    "table:t": {
+        "id": 1,
+        "name": "t",
+        "columns": [["id", "bigint"], ["cust", "string"], ["price", "decimal(12,2)"]],
+        "key": ["id"],
+    },
+    "view:v": VIEW,
+    "state:0123456789": 8,
+    "building": [9, 10],
+    "dropping": [[11, 2]],
+    "build:w": {
+        "views": [BUILDING],
+        "states": {"aa": 12},
+        "tables": [1],
+        "total": 100,
+        "replaces": False,
+        "owner": {"pid": os.getpid(), "host": "here"},
+        "failed": None,
+    },
+    "loaded:w": {"bounds": {"1": ["", "0a"]}, "rows": 5, "failures": ["once"]},
+    "epoch:0000000000000003": {
+        "epoch": 3,
+        "at": 1.5,
+        "operations": 5,
+        "seconds": 0.5,
+        "refreshed": {"v": {"taken": "deltas", "reason": "why"}},
+    },
+    "count:1": 5,
+}
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tr.Database]:
+    with tr.open(tmp_path_factory.mktemp("documents") / "store", map_size=1 << 26, durable=False) as found:
+        found._store.change_documents(DOCUMENTS)
+        yield found
+
+
+def read_all(db: tr.Database) -> list[Callable[[], Any]]:
+    """All that reads documents without Spark."""
+    store = db._store
+
+    def intent() -> Intent | None:
+        found = store.document("intent")
+        return None if found is None else Intent.from_json(found)
+
+    def pin() -> None:
+        with pinned(store):
+            pass
+
+    return [
+        db.status,
+        lambda: db.table("t").get(1),
+        lambda: db.view("v").get("x"),
+        lambda: db._catalog.making,
+        lambda: db._catalog.leftovers(),
+        lambda: db._catalog.dependants("t"),
+        lambda: db._catalog.states,
+        lambda: store.count(db._catalog.table("t")),
+        lambda: store.trim(committed(store).cut),
+        lambda: oldest_pinned(store),
+        lambda: construction.progress(store, "w"),
+        lambda: records.recent(store),
+        intent,
+        pin,
+    ]
+
+
+def explained(db: tr.Database) -> list[Callable[[], Any]]:
+    return [lambda: db.explain("v"), lambda: db.explain("v", json=True)]
+
+
+def test_the_documents_are_right_as_they_are(db: tr.Database) -> None:
+    for read in read_all(db) + explained(db):
+        read()
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.sampled_from([-1, 0, 1, 2**31, 2**63, 10**40, 1.5, 1e300])
+    | st.sampled_from(["", "t", "x" * 600, "a`b", "\0", "\ud800", "array<", "struct<a:int>", "decimal(99,1)", "_9"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["node", "epoch", "1"]), inner),
+    max_leaves=6,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [path]
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        found += places(value[key], (*path, key))
+    return found
+
+
+@st.composite
+def misshapen(draw: st.DrawFn, document: Any) -> Any:
+    """A document with something in it replaced, removed or doubled."""
+    path = draw(st.sampled_from(places(document)))
+    if not path:
+        return draw(JSON)
+    changed = copy.deepcopy(document)
+    holder = changed
+    for key in path[:-1]:
+        holder = holder[key]
+    match draw(st.sampled_from(["replace", "replace", "remove", "add"])):
+        case "replace":
+            holder[path[-1]] = draw(JSON)
+        case "remove":
+            del holder[path[-1]]
+        case "add" if isinstance(holder, list):
+            holder.append(draw(JSON))
+        case "add":
+            holder[draw(st.sampled_from(["more", "node", "9"]))] = draw(JSON)
+    return changed
+
+
+def put(db: tr.Database, name: str, text: bytes) -> None:
+    with db._store._base.write() as txn:
+        txn.put(name.encode(), text, db=db._store._documents)
+    db._catalog._version = -1  # as another process would see it
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+@settings(crafted, max_examples=100)
+@given(data=st.data())
+def test_a_document_of_another_shape(db: tr.Database, name: str, data: st.DataObject) -> None:
+    document = DOCUMENTS[name]
+    text = data.draw(
+        misshapen(document).map(lambda d: json.dumps(d).encode()) | damaged([json.dumps(document).encode()])
+    )
+    put(db, name, text or b" ")
+    try:
+        for read in read_all(db) + (explained(db) if name == "view:v" else []):
+            survives(read)
+    finally:
+        put(db, name, json.dumps(document).encode())
+
+
+def test_what_is_wrong_with_a_document_is_said(db: tr.Database) -> None:
+    for name, text, said in [
+        ("committed", b'{"epoch": 3}', "document 'committed' is damaged: .*'cut' is missing"),
+        ("committed", b'{"epoch": 3, "cut": [1, [0]], "at": 1}', "document 'committed' .* 2 nodes"),
+        ("catalog", b"[" * 100_000, "document 'catalog' is damaged: it is nested too deeply"),
+        ("catalog", b"\xff\xfe", "document 'catalog' is damaged: it is not JSON"),
+        ("table:t", json.dumps({**DOCUMENTS["table:t"], "key": ["none"]}).encode(), "table 't' is damaged: its key"),
+        ("view:v", json.dumps({**VIEW, "key": [17]}).encode(), "view 'v' is damaged"),
+        ("view:v", json.dumps({**VIEW, "root": {"node": "os.system"}}).encode(), "view 'v' is damaged: its plan"),
+    ]:
+        put(db, name, text)
+        try:
+            with pytest.raises(Corrupt, match=said):
+                db.status()
+        finally:
+            put(db, name, json.dumps(DOCUMENTS[name]).encode())
+    db.status()
+
+
+@crafted
+@given(
+    st.fixed_dictionaries(
+        {"format": st.just(2) | JSON},
+        optional={
+            n: st.sampled_from([1, 2, 4, 6, 1 << 20]) | JSON for n in ("nodes", "shards", "map_size", "durable", "x")
+        },
+    ).map(lambda d: json.dumps(d).encode())
+    | damaged([b'{"format": 2, "nodes": 2, "shards": 4, "map_size": 1048576, "durable": true}'])
+)
+def test_settings_of_another_shape(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> None:
+    path: Path = tmp_path_factory.getbasetemp() / "settings"
+    path.mkdir(exist_ok=True)
+    (path / "store.json").write_bytes(text)
+
+    def read() -> None:
+        tr.open(path, create=False).close()
+
+    found = survives(read)
+    assert found is None or isinstance(found, NotAStore | NewerFormat | OlderFormat), found
+
+
+def test_a_lock_file_with_something_else_in_it(tmp_path: Path) -> None:
+    with tr.open(tmp_path / "store", map_size=1 << 26) as db:
+        from tailrace.store.lmdb import lock
+
+        for text in (b"", b"[]", b"\xff", b'{"pid": 1}', b"[" * 4000, b'{"pid": {}, "command": 1, "since": 2}'):
+            (tmp_path / "store" / "runner.lock").write_bytes(text)
+            with open(tmp_path / "store" / "runner.lock", "rb") as file:
+                assert lock._holder(file.fileno())["pid"] == "unknown"
+        assert isinstance(db.status().epoch, int)

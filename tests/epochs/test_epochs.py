@@ -1,0 +1,183 @@
+"""Epochs: recovery by doing the work again, one runner at a time, reads of one epoch, trimming."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tailrace as tr
+from tailrace.errors import EpochFailed, EpochsLocked
+from tailrace.store.commits import committed
+from tailrace.store.lmdb.lock import held
+from tailrace.store.pins import pinned
+
+
+@pytest.fixture
+def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
+    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+        database.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT)")
+        database.sql(
+            "CREATE MATERIALIZED VIEW t AS SELECT g, SUM(v) AS s, COUNT(*) AS n, MIN(v) AS lo FROM a GROUP BY g"
+        )
+        database.sql("CREATE MATERIALIZED VIEW f AS SELECT id, v FROM a WHERE v > 1")
+        database.sql("CREATE MATERIALIZED VIEW u AS SELECT s, COUNT(*) AS n FROM t GROUP BY s")
+        yield database
+
+
+def fill(db: tr.Database, value: int) -> None:
+    db.table("a").put_many([{"id": i, "g": i % 3, "v": value + i} for i in range(9)])
+
+
+def state(db: tr.Database) -> dict[str, list[dict[str, Any]]]:
+    return {name: db.view(name).scan().to_pylist() for name in db.views()}
+
+
+class Crash(Exception):
+    pass
+
+
+def crash_before_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run an epoch whose work is done but whose commit never happens."""
+
+    def no_commit(self: Any, changes: dict[str, Any]) -> None:
+        if "committed" in changes:
+            raise Crash
+        original(self, changes)
+
+    original = type(db._store).change_documents
+    with monkeypatch.context() as patch:
+        patch.setattr(type(db._store), "change_documents", no_commit)
+        with pytest.raises(Crash):
+            db.refresh()
+
+
+def test_refresh_reports_what_it_did(db: tr.Database) -> None:
+    fill(db, 0)
+    epoch = db.refresh()
+    assert (epoch.operations, epoch.number) == (9, committed(db._store).epoch)
+    again = db.refresh()
+    assert (again.operations, again.number) == (0, epoch.number)
+
+
+@pytest.mark.parametrize("small", [50_000, -1])
+def test_work_done_twice_is_done_once(db: tr.Database, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+    db._epochs.small = small
+    fill(db, 0)
+    db.refresh()
+    before = state(db)
+    fill(db, 100)
+    db.table("a").delete_many([0, 3, 6])
+    for _ in range(2):
+        crash_before_commit(db, monkeypatch)
+        assert state(db) == before, "readers stay at the committed epoch while the next is applied"
+    db.table("a").put({"id": 50, "g": 50, "v": 5})  # comes after the open intent, so into the epoch after it
+    db.refresh()
+    assert db.view("t").get(50) == {"g": 50, "s": 5, "n": 1, "lo": 5}
+    for name in db.views():
+        assert db.verify(name).ok
+
+
+def test_an_epoch_is_cut_into_bounded_ones(tmp_path: Path, spark: Any) -> None:
+    with tr.open(tmp_path / "s2", spark=spark, max_epoch=10, map_size=1 << 30) as db:
+        db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT); CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n FROM a")
+        for start in range(0, 25, 5):
+            db.table("a").put_many([{"id": start + i} for i in range(5)])
+        seen: list[tr.Epoch] = []
+        total = db.refresh(progress=seen.append)
+        assert [e.operations for e in seen] == [10, 10, 5]
+        assert total.operations == 25
+        assert db.view("n").get() == {"n": 25}
+
+
+def test_only_one_process_runs_epochs(db: tr.Database) -> None:
+    code = (
+        "import sys, tailrace.store.lmdb.lock as l\n"
+        "with l.held(sys.argv[1], 'runner'):\n    print('held', flush=True)\n    sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, db.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    fill(db, 0)
+    with pytest.raises(EpochsLocked) as error:
+        db.refresh()
+    assert error.value.pid == other.pid
+    assert db.status().lag_operations == 9
+    other.communicate()
+    assert db.refresh().operations == 9
+
+
+def test_views_can_be_created_while_another_runs_epochs(db: tr.Database) -> None:
+    with held(db.path, "runner"):
+        db.sql("CREATE MATERIALIZED VIEW extra AS SELECT DISTINCT g FROM a")
+        db.sql("DROP VIEW extra")
+
+
+def test_run_until_stopped(db: tr.Database) -> None:
+    seen: list[tr.Epoch] = []
+    thread = threading.Thread(target=lambda: db.run(interval=0.05, progress=seen.append))
+    fill(db, 0)
+    thread.start()
+    waiting = threading.Event()
+    for _ in range(600):
+        if db.status().lag_operations == 0 and seen:
+            break
+        waiting.wait(0.1)
+    else:
+        pytest.fail(f"no epoch in a minute: {db.status()}")
+    db.stop()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+    assert seen[0].operations == 9
+
+
+def test_the_log_is_trimmed_behind_views_and_pins_only(db: tr.Database) -> None:
+    def entries() -> int:
+        with db._store._base.read() as txn:
+            return int(txn.stat(db._store._log)["entries"])
+
+    fill(db, 0)
+    assert entries() > 0
+    db.refresh()
+    assert entries() == 0
+    with pinned(db._store) as pin:
+        old = state(db)
+        fill(db, 100)
+        db.refresh()
+        fill(db, 200)
+        db.refresh()
+        assert entries() > 0
+        from tailrace.spark.frames import view_frame
+
+        view = db._catalog.view("f")
+        rows = view_frame(db.spark, db.path, db._store.shards, view, pin.epoch).toArrow().to_pylist()
+        assert sorted(rows, key=lambda r: r["id"]) == old["f"]
+    fill(db, 300)
+    db.refresh()
+    assert entries() == 0
+
+
+def test_an_epoch_that_fails_commits_nothing_and_is_tried_again(
+    db: tr.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(db, 0)
+    db.refresh()
+    before = committed(db._store)
+    db.sql(
+        "CREATE MATERIALIZED VIEW bad AS SELECT id, raise_error(CAST(v AS STRING)) IS NULL AS x FROM a WHERE v = 999"
+    )
+    db.table("a").put({"id": 1, "g": 1, "v": 999})
+    with pytest.raises(EpochFailed) as error:
+        db.refresh()
+    assert "999" in error.value.reason
+    assert committed(db._store).epoch == before.epoch
+    db.drop("bad")
+    assert db.refresh().operations == 1
+    assert db.verify("t").ok

@@ -1,0 +1,230 @@
+"""CREATE OR REPLACE: the old view serves until the new one is there, verified, and then all readers have that."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tailrace as tr
+from tailrace.database.progress import Step
+from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, Unsupported
+from tailrace.store.pins import pinned
+
+OLD = "SELECT g, SUM(v) AS s FROM a GROUP BY g"
+NEW = "SELECT g, MAX(v) AS hi, COUNT(*) AS n FROM a GROUP BY g"
+PAIRS = "SELECT a.id, b.id AS bid FROM a JOIN b ON a.g = b.g"
+
+
+@pytest.fixture
+def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
+    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+        database.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT); CREATE TABLE b (id INT PRIMARY KEY, g INT)")
+        database.table("a").put_many([{"id": i, "g": i % 4, "v": i} for i in range(60)])
+        database.table("b").put_many([{"id": i, "g": i % 6} for i in range(12)])
+        database.sql(f"CREATE MATERIALIZED VIEW v AS {OLD}")
+        yield database
+
+
+def replace(sql: str, name: str = "v", policy: str = "incremental") -> str:
+    return f"CREATE OR REPLACE MATERIALIZED VIEW {name} WITH (refresh = '{policy}') AS {sql}"
+
+
+def held(db: tr.Database) -> set[int]:
+    found = set()
+    for number in range(db._store.shards):
+        shard = db._store.shard(number)
+        with shard._env.read() as txn, txn.cursor(shard._data) as cursor:
+            found |= {int.from_bytes(key[:4], "big") for key in cursor.iternext(values=False)}
+    return found
+
+
+def needed(db: tr.Database) -> set[int]:
+    return {v.state for v in db._catalog.views.values()} | set(db._catalog.states.values())
+
+
+@pytest.mark.parametrize("chunk", [200_000, 30], ids=["at-once", "in-chunks"])
+@pytest.mark.parametrize("policy", ["incremental", "auto", "full"])
+def test_a_view_gets_another_definition(db: tr.Database, chunk: int, policy: str) -> None:
+    db._builder.chunk = chunk
+    handle = db.view("v")
+    assert handle.get(1) == {"g": 1, "s": 435}
+    said: list[str] = []
+
+    def say(step: Step) -> None:
+        said.append(str(step))
+        assert handle.get(1) is not None, "the old one serves meanwhile"
+        assert [c.name for c in handle.columns] == ["g", "s"]
+
+    db.sql(replace(NEW, policy=policy), progress=say)
+    assert "verifying v" in said
+    assert handle.get(1) == {"g": 1, "hi": 57, "n": 15}
+    assert handle.sql == NEW
+    db.table("a").put({"id": 100, "g": 1, "v": 1000})
+    db.refresh()
+    assert handle.get(1) == {"g": 1, "hi": 1000, "n": 16}
+    assert held(db) <= needed(db), "what the old definition kept is gone"
+    assert db.query("SELECT SUM(n) AS n FROM v").to_pylist() == [{"n": 61}]
+    assert db.verify("v").ok
+
+
+@pytest.mark.parametrize("chunk", [200_000, 30], ids=["at-once", "in-chunks"])
+def test_views_over_it_follow(db: tr.Database, chunk: int) -> None:
+    db._builder.chunk = chunk
+    db.sql("CREATE MATERIALIZED VIEW w AS SELECT COUNT(*) AS k, SUM(s) AS t FROM v")
+    db.sql("CREATE MATERIALIZED VIEW x WITH (refresh = 'full') AS SELECT k + 1 AS k1 FROM w") if chunk > 30 else None
+    db.sql(replace("SELECT g, SUM(v) * 2 AS s FROM a WHERE g > 0 GROUP BY g"))
+    assert db.view("w").get() == {"k": 3, "t": 2 * sum(i for i in range(60) if i % 4)}
+    for name in db.views():
+        assert db.verify(name).ok
+    assert held(db) <= needed(db)
+    before = db.view("w").sql, db._catalog.view("v")
+    with pytest.raises(SqlError) as error:
+        db.sql(replace(NEW))
+    assert (error.value.view, "nothing was changed" in str(error.value)) == ("w", True)
+    assert (db.view("w").sql, db._catalog.view("v")) == before
+
+
+def test_what_cannot_be_replaced(db: tr.Database) -> None:
+    with pytest.raises(NameTaken):
+        db.sql(replace("SELECT g FROM b", name="a"))
+    db.sql(replace("SELECT g FROM b", name="fresh"))  # there was none: it is simply made
+    assert db.view("fresh").scan().num_rows == 12
+    db.sql("CREATE MATERIALIZED VIEW w AS SELECT s FROM v")
+    for sql in ("SELECT g, s FROM v", "SELECT s FROM w"):
+        with pytest.raises(Unsupported):
+            db.sql(replace(sql))
+    with pytest.raises(Unsupported):
+        db.sql(replace("SELECT rand() AS s FROM a"))
+    assert db.view("v").sql == OLD
+
+
+class Interrupt(BaseException):
+    pass
+
+
+def interrupt(db: tr.Database, statement: str) -> None:
+    def say(step: Step) -> None:
+        if step.rows is not None and step.rows >= 20:
+            raise Interrupt
+
+    with pytest.raises(Interrupt):
+        db.sql(statement, progress=say)
+
+
+def test_an_interrupted_replace_leaves_the_old_view_and_can_go_on(db: tr.Database) -> None:
+    db._builder.chunk = 30
+    interrupt(db, replace(PAIRS))
+    assert db.status().building[0]["replaces"]
+    db.table("a").put({"id": 200, "g": 2, "v": 7})
+    with pytest.raises(BeingBuilt):
+        db.sql("CREATE MATERIALIZED VIEW over AS SELECT s FROM v")
+    assert db.view("v").get(1) == {"g": 1, "s": 435}
+    db.sql(replace(PAIRS))
+    assert db.view("v").key == ["id", "bid"]
+    assert db.verify("v").ok
+    interrupt(db, replace(NEW))
+    db.refresh()
+    assert db.view("v").sql == NEW
+    interrupt(db, replace(PAIRS))
+    db.sql("DROP VIEW v")
+    assert (db.views(), db.status().building, held(db)) == ([], [], set())
+
+
+@pytest.mark.parametrize("chunk", [200_000, 30], ids=["at-once", "in-chunks"])
+def test_a_new_definition_that_differs_from_recomputation_is_not_taken(db: tr.Database, chunk: int) -> None:
+    db._builder.chunk = chunk
+
+    def damage(step: Step) -> None:
+        if step.what == "verifying v":
+            old = needed(db)
+            for state in held(db) - old:
+                for shard in range(db._store.shards):
+                    db._store.shard(shard).drop(state)
+
+    with pytest.raises(BuildFailed) as error:
+        db.sql(replace(NEW), progress=damage)
+    assert "4 rows missing" in error.value.reason
+    assert db.view("v").get(1) == {"g": 1, "s": 435}
+    db.sql(replace(NEW))
+    assert db.verify("v").ok
+    assert held(db) <= needed(db)
+
+
+def test_a_new_definition_that_somebody_else_publishes_is_taken(db: tr.Database) -> None:
+    db._builder.chunk = 30
+    with tr.open(db.path, spark=db.spark) as other:
+        db.sql(replace(NEW), progress=lambda step: other.refresh() if step.what == "verifying v" else None)
+    assert db.view("v").sql == NEW
+    assert db.verify("v").ok
+    db.refresh()
+    assert held(db) <= needed(db)
+
+
+def test_readers_see_the_old_or_the_new_never_neither(db: tr.Database) -> None:
+    old, new = db.view("v").scan(), None
+    seen: list[Any] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        view = db.view("v")
+        while not stop.is_set():
+            seen.append(view.scan())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for sql in (NEW, OLD, NEW):
+            db.sql(replace(sql))
+        new = db.view("v").scan()
+    finally:
+        stop.set()
+        reader.join()
+    assert len(seen) > 3
+    assert all(table in (old, new) for table in seen)
+
+
+def test_a_running_query_keeps_what_it_reads(db: tr.Database) -> None:
+    state = db._catalog.view("v").state
+    with pinned(db._store):
+        db.sql(replace(NEW))
+        assert state in held(db)
+    db.refresh()
+    assert state not in held(db)
+
+
+REPLACER = """
+import sys
+import tailrace as tr
+db = tr.open(sys.argv[1], create=False)
+db._builder.chunk = 1500
+print("ready", flush=True)
+db.sql(sys.argv[2], progress=lambda step: print(step, flush=True))
+"""
+
+
+@pytest.mark.parametrize("at", ["building", "verifying"])
+def test_a_killed_replace_leaves_the_old_view(db: tr.Database, at: str) -> None:
+    db.table("a").put_many([{"id": i, "g": i % 4, "v": i} for i in range(6000)])
+    db.refresh()
+    before = db.view("v").scan()
+    with subprocess.Popen(
+        [sys.executable, "-c", REPLACER, db.path, replace(NEW)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith(at):
+                process.send_signal(signal.SIGKILL)
+        assert process.wait(timeout=60) == -signal.SIGKILL
+    assert db.view("v").scan() == before
+    db.table("a").put({"id": 1, "g": 9, "v": 9})
+    db.refresh()
+    assert db.view("v").get(9) == {"g": 9, "hi": 9, "n": 1}
+    assert db.verify("v").ok
+    assert held(db) <= needed(db)

@@ -1,0 +1,78 @@
+"""Epochs are divided among tasks where that pays, by what their views do with a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tailrace as tr
+from tailrace.epochs import protocol
+from tailrace.plan.physical.sizing import SMALL, Cost, fits_one_task
+
+QUERIES = {
+    "SELECT id, v FROM a WHERE v > 1": Cost(1, False),
+    "SELECT v, id FROM a": Cost(1, False),
+    "SELECT g, COUNT(*) AS n, SUM(v) AS s FROM a GROUP BY g": Cost(1, True),
+    "SELECT g, SUM(f) AS s FROM a GROUP BY g": Cost(10, True),
+    "SELECT g, MAX(v) AS most FROM a GROUP BY g": Cost(50, True),
+    "SELECT g, MEDIAN(v) AS middle FROM a GROUP BY g": Cost(50, True),
+    "SELECT x.id, y.id AS other FROM a x JOIN a y ON x.g = y.g": Cost(50, True),
+    "SELECT b, COUNT(*) AS n FROM (SELECT g, MIN(v) AS b FROM a GROUP BY g) GROUP BY b": Cost(51, True),
+    "SELECT id + 1 AS next FROM a": Cost(1, True),
+}
+
+
+@pytest.fixture
+def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
+    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+        database.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT, f DOUBLE)")
+        yield database
+
+
+def test_what_an_operation_costs_a_view(db: tr.Database) -> None:
+    for number, query in enumerate(QUERIES):
+        db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+    views = db._catalog.views
+    found = {view.sql: view.sink.cost for view in views.values() if view.sink is not None}
+    assert [found[views[f"v{number}"].sql] for number in range(len(QUERIES))] == list(QUERIES.values())
+
+
+@pytest.mark.parametrize(
+    ("costs", "most"),
+    [
+        ([Cost(1, False)], 100_000),
+        ([Cost(1, False)] * 100, 1_000),
+        ([Cost(1, True)], 1_000_000),
+        ([Cost(50, True)], 20_000),
+        ([Cost(50, True)] * 100, 18_020),  # each would have an exchange of its own
+    ],
+)
+def test_how_many_operations_one_task_takes_on(costs: list[Cost], most: int) -> None:
+    assert fits_one_task(costs, most, SMALL)
+    assert not fits_one_task(costs, most + 1, SMALL)
+    assert not fits_one_task(costs, 0, -1)
+
+
+def test_tables_that_did_not_change_do_not_count(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    original = protocol.Stages
+
+    def counted(*given: Any) -> Any:
+        asked.append(given[4])
+        return original(*given)
+
+    monkeypatch.setattr(protocol, "Stages", counted)
+    db.sql("CREATE TABLE b (id INT PRIMARY KEY, g INT)")
+    db.sql("CREATE MATERIALIZED VIEW light AS SELECT id FROM a WHERE v > 1")
+    db.sql("CREATE MATERIALIZED VIEW heavy AS SELECT x.id, y.id AS other FROM b x JOIN b y ON x.g = y.g")
+    db._epochs.small = 20
+    asked.clear()
+    db.table("a").put_many([{"id": i, "g": 0, "v": i, "f": 0.0} for i in range(20)])
+    db.refresh()
+    assert asked == [1]
+    db.table("b").put_many([{"id": i, "g": i} for i in range(20)])
+    db.refresh()
+    assert asked == [1, 2]

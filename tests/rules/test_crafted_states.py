@@ -1,0 +1,123 @@
+"""States of aggregates that are damaged: an error of ours, never another, and no answer that takes for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from crafted import crafted, damaged, survives
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace.errors import Corrupt
+from tailrace.rules import exact
+from tailrace.rules.aggregate import Accumulate
+from tailrace.rules.arranged import Arranged
+from tailrace.rules.extremes import Values
+from tailrace.rules.moments import Moments, moments
+from tailrace.types import Column
+
+NUMBERS = np.array([1.5, -2.25, 1e300, 5e-324, float("nan"), float("inf")])
+SUMS = [exact.to_bytes(exact.exact_sums(np.zeros(n, int), 1, NUMBERS[:n], np.ones(n, int))[0]) for n in (1, 3, 6)]
+SPREADS = [moments(np.zeros(n, int), 1, NUMBERS[:n], np.ones(n, int))[0].to_bytes() for n in (1, 3, 6)]
+
+
+@crafted
+@given(damaged(SUMS))
+def test_a_damaged_sum_of_doubles(data: bytes) -> None:
+    found = survives(lambda: exact.from_bytes(data))
+    if not isinstance(found, Corrupt):
+        exact.to_double(found)
+        exact.to_bytes(exact.add(found, found))
+
+
+@crafted
+@given(damaged(SPREADS))
+def test_damaged_moments(data: bytes) -> None:
+    found = survives(lambda: Moments.from_bytes(data))
+    if not isinstance(found, Corrupt):
+        found.spread()
+        survives((found + found).to_bytes)
+
+
+class Held:
+    """Shards before the epoch that hold what they are told to, whatever is asked for."""
+
+    def __init__(self, entries: dict[int, list[tuple[bytes, bytes]]]) -> None:
+        self._entries = entries
+
+    def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        held = [value for _, value in self._entries.get(state, [])]
+        return {key: held[i % len(held)] for i, key in enumerate(keys)} if held else {}
+
+    def values(self, state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+        found = self.get_many(state, keys.to_pylist())
+        return pa.array([found.get(key) for key in keys.to_pylist()], pa.large_binary())
+
+    def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
+        yield from ((prefix, [value for _, value in self._entries.get(state, [])]) for prefix in prefixes)
+
+    def scan(self, state: int, low: bytes, high: bytes | None, ahead: int = 1) -> Iterator[tuple[bytes, bytes]]:
+        yield from ((low + key, value) for key, value in self._entries.get(state, []))
+
+    def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        yield from reversed(list(self.scan(state, low, high)))
+
+
+RULE = Accumulate(1, (Column("g", "string"),), ("bigint", "decimal(38,2)"), 1, 1, (Values(2, "string", True),))
+
+
+def delta(sign: int) -> pa.Table:
+    """Rows that come, or those same rows on their way out."""
+    return pa.table(
+        {
+            "_0": ["a", "b", "b"],
+            "s0": pa.array([5 * sign] * 3, pa.int64()),
+            "s1": pa.array([sign] * 3).cast(pa.decimal128(38, 2)),
+            "f0": [1.5, 2.5, None],
+            "m0": [1.5, 2.5, None],
+            "x0": ["one", "two", "three"],
+            "_weight": pa.array([sign] * 3, pa.int64()),
+            "_shard": pa.array([0] * 3, pa.int32()),
+        }
+    )
+
+
+def kept(rule: Any, rows: pa.Table) -> dict[int, list[tuple[bytes, bytes]]]:
+    """What the states hold once the rows have come."""
+    _, writes = rule.step([rows], Held({}))
+    return {w.state: list(zip(w.keys.to_pylist(), w.values.to_pylist(), strict=True)) for w in writes}
+
+
+def test_what_is_not_damaged_is_taken() -> None:
+    found, writes = RULE.step([delta(1)], Held(kept(RULE, delta(1))))
+    assert found is not None
+    assert {w.state for w in writes} == {1, 2}
+
+
+@settings(crafted, max_examples=150)
+@given(st.data())
+def test_damaged_accumulators_and_values(data: st.DataObject) -> None:
+    held = kept(RULE, delta(1))
+    state = data.draw(st.sampled_from([1, 2]))
+    valid = [value for _, value in held[state]]
+    held[state] = [(key, data.draw(damaged(valid))) for key, _ in held[state]]
+    survives(lambda: RULE.step([delta(data.draw(st.sampled_from([1, -1])))], Held(held)))
+
+
+@pytest.mark.parametrize("key", [None, (0,)], ids=["bag", "keyed"])
+@crafted
+@given(data=st.data())
+def test_a_damaged_arrangement(key: tuple[int, ...] | None, data: st.DataObject) -> None:
+    arranged = Arranged(3, (Column("id", "bigint"), Column("name", "string")), key, (1,))
+    rows = pa.table({"_0": [1, 2], "_1": ["a", "b"], "_weight": pa.array([1, 1], pa.int64()), "_shard": [0, 0]})
+    net = arranged.net(rows)
+    keys = arranged.entry_keys(net)
+    write = arranged.writes(net, keys, Held({}))
+    valid = write.values.to_pylist()
+    held = Held({3: [(k, data.draw(damaged(valid))) for k in keys.to_pylist()]})
+    survives(lambda: arranged.fetch(net.groups.to_pylist(), held))
+    survives(lambda: arranged.writes(net, keys, held))
