@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from tailrace.catalog import construction
 from tailrace.catalog.catalog import Catalog
 from tailrace.epochs.maintained import maintained
+from tailrace.epochs.model import INTENT
 from tailrace.epochs.protocol import Epochs
 from tailrace.errors import EpochFailed
 from tailrace.store.base import Cut
@@ -65,7 +66,7 @@ class Repairer:
     def _taken_back(self) -> set[int]:
         """Take an open epoch back; the states of which that was not possible."""
         lost = {state for _, state in mend.roll_back(self._store, committed(self._store).epoch + 1)}
-        self._store.change_documents({"intent": None})
+        self._store.change_documents({INTENT.name: None})
         return lost
 
     def _resting_on(self, numbers: Collection[int]) -> set[str]:

@@ -6,6 +6,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from msgspec import to_builtins
+
 from tailrace.catalog.catalog import Catalog
 from tailrace.database.admission import Lag, allowed
 from tailrace.epochs import records
@@ -90,5 +92,5 @@ def status(store: Store, catalog: Catalog) -> Status:
             }
             for m in sorted(catalog.making.values(), key=lambda m: m.name)
         ],
-        epochs=epochs,
+        epochs=[to_builtins(e) for e in epochs],
     )

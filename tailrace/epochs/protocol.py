@@ -15,15 +15,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from msgspec import structs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace import faults
 from tailrace.catalog import construction
-from tailrace.catalog.construction import Build, Load
+from tailrace.catalog.construction import BUILDS, Build, Load
 from tailrace.epochs import records
 from tailrace.epochs.maintained import Maintained
-from tailrace.epochs.model import Epoch, Intent
+from tailrace.epochs.model import INTENT, Epoch, Intent
 from tailrace.epochs.recompute import Chosen, replaced
 from tailrace.errors import EpochFailed
 from tailrace.plan.physical.estimate import OVERHEAD
@@ -35,7 +36,7 @@ from tailrace.spark.failures import FAILURES, hopeless, outside, reason
 from tailrace.spark.session import running, session
 from tailrace.spark.stages import Stages, hand_out
 from tailrace.store.base import Cut, Store
-from tailrace.store.commits import Committed, committed
+from tailrace.store.commits import COMMITTED, Committed, committed
 from tailrace.store.parts import Part, next_chunk
 from tailrace.store.pins import oldest_pinned
 from tailrace.task.assignment import Assignment, Handed
@@ -80,7 +81,7 @@ class Epochs:
         operations = rows = 0
         refreshed: dict[str, Way] = {}
         done = committed(self._store)
-        while done.cut.transaction < target.transaction or self._store.document("intent"):
+        while done.cut.transaction < target.transaction or self._store.document(INTENT) is not None:
             epoch = self._next(done, maintained)
             if progress:
                 progress(epoch)
@@ -105,8 +106,8 @@ class Epochs:
         """
         done = committed(self._store)
         ways = {name: Way("recomputed", MENDED) for name in views}
-        intent = Intent(done.epoch + 1, end, ways, None, frozenset(views.values()))
-        self._store.change_documents({"intent": intent.to_json()})
+        intent = Intent(done.epoch + 1, end, ways, None, tuple(sorted(views.values())))
+        self._store.change_documents({INTENT.name: intent})
         faults.point("epoch.intent")
         mend()
         return self._next(done, maintained)
@@ -122,11 +123,11 @@ class Epochs:
         self._store.sync()
         faults.point("epoch.commit")
         seconds, now = time.monotonic() - began, time.time()
-        document = {"epoch": intent.epoch, "cut": [intent.end.transaction, intent.end.offsets], "at": now}
+        document = Committed(intent.epoch, intent.end, now)
         keep = self.keep(done.epoch)
         noted = records.note(self._store, intent.epoch, intent.end, now, seconds, operations, intent.ways, keep)
         self._store.change_documents(
-            {"committed": document, "intent": None, **noted, **self._moved(intent.load, maintained)}
+            {COMMITTED.name: document, INTENT.name: None, **noted, **self._moved(intent.load, maintained)}
         )
         faults.point("epoch.committed")
         self.trim()
@@ -134,12 +135,12 @@ class Epochs:
 
     def _intend(self, done: Committed, maintained: Maintained, load: Load | None) -> Intent:
         """The epoch to run: the one left open by a crash, or a new one, written down first."""
-        found = self._store.document("intent")
-        if found is not None and found["epoch"] == done.epoch + 1:
-            return Intent.from_json(found)
+        left = self._store.document(INTENT)
+        if left is not None and left.epoch == done.epoch + 1:
+            return left
         end = self._store.cut_after(done.cut, self._largest)
         intent = Intent(done.epoch + 1, end, self._choose(done.cut, end, maintained), load)
-        self._store.change_documents({"intent": intent.to_json()})
+        self._store.change_documents({INTENT.name: intent})
         faults.point("epoch.intent")
         return intent
 
@@ -195,7 +196,8 @@ class Epochs:
     def _moved(self, load: Load | None, maintained: Maintained) -> dict[str, Any]:
         """The documents that move a build past the chunk it has taken in, unless it was given up."""
         build = next((b for b in maintained.builds if load is not None and b.name == load.build), None)
-        if load is None or build is None or self._store.document(f"{construction.PREFIX}{build.name}").get("failed"):
+        document = None if build is None else self._store.document(BUILDS, build.name)
+        if load is None or build is None or document is None or document.failed:
             return {}
         return construction.moved(build, load)
 
@@ -215,7 +217,7 @@ class Epochs:
             return 0
         work = Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end)
         chosen = [v for v in maintained.chosen if v.state in intent.again or intent.recomputes(v.name)]
-        again = {v.state for v in chosen} | intent.again
+        again = {v.state for v in chosen} | set(intent.again)
         planned = [*maintained.views, *(v.sink for v in maintained.chosen if v.sink is not None)]
         views = [v for v in planned if v.state not in again]
         rows = 0
@@ -236,7 +238,7 @@ class Epochs:
 
         States that other views keep (`others`) were brought to the epoch by deltas before.
         """
-        work = replace(work, start=None, fixed=others, reset=True)
+        work = structs.replace(work, start=None, fixed=others, reset=True)
         planned = maintained.views
         rows = self._work(work, maintained, None, self._size(maintained)) if planned else 0
         for view in queries:

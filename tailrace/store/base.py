@@ -10,23 +10,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from tailrace.codec.schema import TableDef
+from tailrace.store.documents import Changes, Count, Kind
+
+T = TypeVar("T")
 
 
 class Cut(NamedTuple):
     """A consistent place in all logs: no transaction is on both sides of it."""
 
-    transaction: int
-    offsets: tuple[int, ...]
-
-    @classmethod
-    def from_json(cls, value: Any) -> Cut:
-        transaction, offsets = value
-        return cls(transaction, tuple(offsets))
+    transaction: Count
+    offsets: tuple[Count, ...]
 
     @property
     def operations(self) -> int:
@@ -153,16 +151,16 @@ class Store(ABC):
     shards: int
 
     @abstractmethod
-    def document(self, name: str) -> Any:
-        """A small JSON document, None if absent."""
+    def document(self, kind: Kind[T], key: object = "") -> T | None:
+        """The document of a kind, or the one under a key; None if there is no such document."""
 
     @abstractmethod
-    def documents(self, prefix: str) -> dict[str, Any]:
-        """All documents whose names start with `prefix`."""
+    def documents(self, kind: Kind[T]) -> dict[str, T]:
+        """All documents of a kind, by key, in the order of their keys."""
 
     @abstractmethod
-    def change_documents(self, changes: dict[str, Any]) -> None:
-        """Set (or with None remove) documents, all in one durable transaction."""
+    def change_documents(self, changes: Changes) -> None:
+        """Set (or with None remove) documents by name, all in one durable transaction."""
 
     @abstractmethod
     def write(self, changes: Sequence[Change]) -> Written:

@@ -14,9 +14,25 @@ from typing import Any, NamedTuple
 
 from tailrace.store.base import Cut, Store
 from tailrace.store.commits import committed
+from tailrace.store.documents import Count, Document, Kind
 from tailrace.store.processes import lives, me
 
-_PREFIX = "pin:"
+
+class PinDocument(Document, frozen=True):
+    """An epoch that a process reads."""
+
+    epoch: Count
+    cut: Cut
+    pid: Count
+    host: str
+    at: float
+    started: Count | None = None
+
+    def fits(self, nodes: int) -> bool:
+        return len(self.cut.offsets) == nodes
+
+
+PINS: Kind[PinDocument] = Kind("pin:", PinDocument, expendable=True)
 
 
 class Pin(NamedTuple):
@@ -34,7 +50,7 @@ def pinned(store: Store) -> Iterator[Pin]:
 @contextmanager
 def following(store: Store) -> Iterator[Follower]:
     """Keep an epoch readable that moves on when the one who reads says so, the committed one at first."""
-    name = f"{_PREFIX}{uuid.uuid4()}"
+    name = PINS.at(uuid.uuid4())
     try:
         yield Follower(store, name, _pin(store, name))
     finally:
@@ -68,24 +84,25 @@ def committed_pin(store: Store) -> Pin:
     return Pin(done.epoch, done.cut)
 
 
-def _note(pin: Pin) -> dict[str, Any]:
-    return {"epoch": pin.epoch, "cut": [pin.cut.transaction, pin.cut.offsets], "at": time.time(), **me()}
+def _note(pin: Pin) -> PinDocument:
+    process = me()
+    return PinDocument(pin.epoch, pin.cut, process["pid"], process["host"], time.time(), process["started"])
 
 
 def oldest_pinned(store: Store) -> Pin | None:
     """The oldest epoch a living reader needs; pins of dead processes are removed."""
     oldest: Pin | None = None
-    for name, note in store.documents(_PREFIX).items():
-        if not lives(note):
-            store.change_documents({name: None})
+    for key, note in store.documents(PINS).items():
+        if not lives(note.pid, note.host, note.started):
+            store.change_documents({PINS.at(key): None})
             continue
-        pin = Pin(note["epoch"], Cut.from_json(note["cut"]))
+        pin = Pin(note.epoch, note.cut)
         oldest = pin if oldest is None or pin.epoch < oldest.epoch else oldest
     return oldest
 
 
 def standing(store: Store) -> list[dict[str, Any]]:
     """What is kept for whom: all pins of living processes, the oldest first."""
-    notes = [note for note in store.documents(_PREFIX).values() if lives(note)]
-    listed = ({"epoch": n["epoch"], "position": n["cut"][0], "pid": n["pid"], "at": n["at"]} for n in notes)
+    notes = [n for n in store.documents(PINS).values() if lives(n.pid, n.host, n.started)]
+    listed = ({"epoch": n.epoch, "position": n.cut.transaction, "pid": n.pid, "at": n.at} for n in notes)
     return sorted(listed, key=lambda note: (note["epoch"], note["at"]))

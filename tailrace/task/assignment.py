@@ -7,8 +7,9 @@ task of the job sees the same, and a task left over from an earlier job still se
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+
+import msgspec
 
 from tailrace.store.base import Cut
 from tailrace.store.parts import Part
@@ -16,8 +17,7 @@ from tailrace.store.parts import Part
 PROPERTY = "tailrace.assignment"
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(msgspec.Struct, frozen=True):
     """An epoch's number, the logs it covers, and how shards are to be treated.
 
     `start` None means from nothing: whole tables as of `end`, by which a view is built. Then states are read
@@ -39,21 +39,11 @@ class Assignment:
         return self.start is None
 
     def to_json(self) -> str:
-        part = None if self.part is None else self.part.to_json()
-        return json.dumps([self.epoch, self.keep, self.start, self.end, sorted(self.fixed), self.reset, part])
+        return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Assignment:
-        epoch, keep, start, end, fixed, reset, part = json.loads(text)
-        return cls(
-            epoch,
-            keep,
-            Cut.from_json(start) if start else None,
-            Cut.from_json(end),
-            frozenset(fixed),
-            reset,
-            Part.from_json(part) if part else None,
-        )
+        return msgspec.json.decode(text, type=cls)
 
 
 @dataclass(frozen=True)

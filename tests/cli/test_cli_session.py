@@ -16,6 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 from shopping import SPEND, Tailrace
 
+from tailrace.catalog.definition import VIEWS
+
 
 def test_a_session(shop: Tailrace, spark: SparkSession, file: Callable[[str, str], Path], tmp_path: Path) -> None:
     shop("put", "orders", '{"id": 1, "cust": 7, "price": "9.50"}')
@@ -92,7 +94,7 @@ def corrupt(path: Path) -> None:
     from tailrace.store.lmdb.store import LmdbStore
 
     store = LmdbStore(path)
-    state = store.documents("view:")["view:spend"]["state"]
+    state = store.documents(VIEWS)["spend"].state
     for shard in range(store.shards):
         store.shard(shard).drop(state)
     store.close()

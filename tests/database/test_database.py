@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import tailrace as tr
 from tailrace.errors import BadKey, Closed, InUse, NameTaken, NotAStore, SqlError, SyntaxFault, UnknownName, Unsupported
 from tailrace.store.base import Write
-from tailrace.store.commits import committed
+from tailrace.store.commits import COMMITTED, committed
 
 
 @pytest.fixture
@@ -205,7 +206,8 @@ def test_damage_is_found_by_verify(db: tr.Database) -> None:
         if entries:
             holder.apply(epoch + 1, [Write.of(view.state, [entries[0][0]], [None], None)], keep=epoch)
             break
-    db._store.change_documents({"committed": {**db._store.document("committed"), "epoch": epoch + 1}})
+    done = committed(db._store)
+    db._store.change_documents({COMMITTED.name: structs.replace(done, epoch=epoch + 1)})
     report = db.verify("v")
     assert (report.ok, report.missing, report.extra) == (False, 1, 0)
     assert len(report.examples["missing"]) == 1

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import tailrace as tr
+from tailrace.catalog.construction import DROPPING
 from tailrace.errors import Closed, Ended, Timeout, UnknownName
 
 VIEWS = {
@@ -106,7 +107,7 @@ def test_a_snapshot_sees_what_there_was_to_see(db: tr.Database) -> None:
             with pytest.raises(UnknownName):
                 read()
     db.refresh()  # what was kept for the snapshot alone goes with the next epoch
-    assert db._store.document("dropping") is None
+    assert db._store.document(DROPPING) is None
 
 
 def test_an_ended_snapshot_refuses(db: tr.Database) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from oracle import WIDE, Model, random_row, random_step
 
 import tailrace as tr
@@ -150,7 +151,7 @@ def test_a_build_in_other_hands_is_left_alone(db: tr.Database) -> None:
     fill(db, 100)
     rows = interrupted(db, create("flat"), 2)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        db._catalog.own("flat", {**owner(), "pid": other.pid, "started": None})
+        db._catalog.own("flat", structs.replace(owner(), pid=other.pid, started=None))
         with pytest.raises(BeingBuilt) as error:
             db.sql(create("flat"))
         assert error.value.pid == other.pid

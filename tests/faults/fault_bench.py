@@ -14,6 +14,7 @@ from fault_processes import Child, Rows, Writer, until
 from pyspark.sql import SparkSession
 
 import tailrace as tr
+from tailrace.epochs.model import INTENT
 
 VIEWS = {
     "totals": "SELECT g, SUM(v) AS s, COUNT(*) AS n, MIN(v) AS lo, MAX(v) AS hi FROM a GROUP BY g",
@@ -145,7 +146,7 @@ class Bench:
                     f"the runner ended: {self.runner.said[-3:]}, {self.runner.log.read_text()[-3000:]}"
                 )
             now = self.db.status()
-            return now.lag_operations == 0 and not now.building and self.db._store.document("intent") is None
+            return now.lag_operations == 0 and not now.building and self.db._store.document(INTENT) is None
 
         self.written()
         until(settled, "views to have everything", lambda: (self.db.status(), self.runner.said[-3:]))

@@ -25,6 +25,7 @@ from tailrace.errors import (
     UnknownColumn,
 )
 from tailrace.store.base import Cut, Past, Store, Write
+from tailrace.store.documents import Kind
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import LmdbStore
 from tailrace.types import Column
@@ -228,10 +229,12 @@ def test_trim_keeps_what_comes_after(store: Store) -> None:
 
 
 def test_documents(store: Store) -> None:
-    store.change_documents({"a:1": {"x": 1}, "a:2": [2], "b": 3})
-    assert store.documents("a:") == {"a:1": {"x": 1}, "a:2": [2]}
-    store.change_documents({"a:1": None})
-    assert (store.document("a:1"), store.document("b")) == (None, 3)
+    many: Kind[dict[str, int]] = Kind("test:", dict[str, int])
+    one: Kind[int] = Kind("test", int)
+    store.change_documents({many.at(1): {"x": 1}, many.at(2): {}, one.name: 3})
+    assert store.documents(many) == {"1": {"x": 1}, "2": {}}
+    store.change_documents({many.at(1): None})
+    assert (store.document(many, 1), store.document(many, 2), store.document(one)) == (None, {}, 3)
 
 
 def entries(store: Store, epoch: int) -> dict[bytes, bytes]:

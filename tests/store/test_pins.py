@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.store.base import Write
+from tailrace.store.base import Cut, Write
+from tailrace.store.commits import COMMITTED, Committed
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import LmdbStore
-from tailrace.store.pins import oldest_pinned, pinned, standing
+from tailrace.store.pins import PINS, oldest_pinned, pinned, standing
 from tailrace.store.processes import lives, me
 
 HOLDER = """
@@ -36,7 +37,7 @@ def store(tmp_path: Path) -> Iterator[LmdbStore]:
 
 
 def commit(store: LmdbStore, epoch: int) -> None:
-    store.change_documents({"committed": {"epoch": epoch, "cut": [epoch, [epoch] * store.nodes], "at": 0.0}})
+    store.change_documents({COMMITTED.name: Committed(epoch, Cut(epoch, (epoch,) * store.nodes), 0.0)})
 
 
 def test_the_oldest_pin_counts(store: LmdbStore) -> None:
@@ -65,7 +66,7 @@ def test_a_pin_of_another_process_holds_until_that_is_killed(store: LmdbStore) -
         other.kill()
         os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # it is over, but still in the list of processes
         assert oldest_pinned(store) is None
-    assert store.documents("pin:") == {}
+    assert store.documents(PINS) == {}
 
 
 READER = """
@@ -100,6 +101,6 @@ def test_a_reader_that_is_killed_does_not_keep_pages(store: LmdbStore) -> None:
 
 def test_another_process_with_the_same_number_is_not_the_same(store: LmdbStore) -> None:
     note = me()
-    assert lives(note)
-    assert not lives({**note, "started": note["started"] - 1})
-    assert lives({**note, "host": "elsewhere", "pid": 0})
+    assert lives(**note)
+    assert not lives(**{**note, "started": note["started"] - 1})
+    assert lives(**{**note, "host": "elsewhere", "pid": 0})

@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 import tailrace as tr
 from tailrace.cli.app import app
 from tailrace.errors import StoreError, UnknownName
-from tailrace.store.commits import PREFIX
+from tailrace.store.commits import EPOCHS
+from tailrace.store.pins import PINS
 from tailrace.verify.history import recorder
 from tailrace.verify.history.history_file import Line, Reader
 from tailrace.verify.history.verdict import Level
@@ -159,15 +160,15 @@ def test_every_epoch_is_recorded_however_late_it_is_read(
         for number in range(40):  # more than the store remembers otherwise
             db.table("o").put({"id": number % 2, "c": 1, "x": float(number)})
             db.refresh()
-        assert len(db._store.documents(PREFIX)) == 40
+        assert len(db._store.documents(EPOCHS)) == 40
     epochs = lines(tmp_path / "h.arrow", "epoch")
     assert [line.transaction for line in epochs] == list(range(41))
     shown = [json.loads(line.row or "")["x"] for line in lines(tmp_path / "h.arrow", "view")]
     assert shown == [float(number) for number in range(40)]
     db.table("o").put({"id": 1, "c": 1, "x": 0.5})
     db.refresh()
-    assert len(db._store.documents(PREFIX)) == 32
-    assert db._store.documents("pin:") == {}
+    assert len(db._store.documents(EPOCHS)) == 32
+    assert db._store.documents(PINS) == {}
 
 
 def test_what_cannot_be_recorded(db: tr.Database, tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def test_what_cannot_be_recorded(db: tr.Database, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="'selection' was dropped or replaced"), db.record(tmp_path / "h.arrow"):
         db.drop("selection")
     assert len(lines(tmp_path / "h.arrow", "epoch")) == 1  # what there was till then
-    assert db._store.documents("pin:") == {}
+    assert db._store.documents(PINS) == {}
 
 
 def test_the_command_line_records_and_checks(db: tr.Database, tmp_path: Path, spark: Any) -> None:
@@ -189,7 +190,7 @@ def test_the_command_line_records_and_checks(db: tr.Database, tmp_path: Path, sp
     path = tmp_path / "h.arrow"
     command = [sys.executable, "-m", "tailrace", "record", db.path, str(path), "sums", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        until(lambda: db._store.documents("pin:"), "the recording begins")
+        until(lambda: db._store.documents(PINS), "the recording begins")
         for c in (1, 2):
             db.table("o").put({"id": 1, "c": c, "p": "1.50"})
             db.refresh()

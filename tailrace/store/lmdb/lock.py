@@ -8,7 +8,6 @@ the epochs of a long run by another process.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import sys
 import time
@@ -16,10 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
+
+import msgspec
 
 from tailrace.errors import Corrupt, EpochsLocked
-from tailrace.store import shapes
+from tailrace.store import documents
 from tailrace.store.lmdb import private
 from tailrace.store.lmdb.environment import translate
 from tailrace.store.processes import lives, me
@@ -27,8 +28,12 @@ from tailrace.store.processes import lives, me
 PATIENCE = 600.0  # seconds that a change of the catalog waits for the epoch under way
 
 
-class _Note(TypedDict):
+class _Note(msgspec.Struct, frozen=True):
+    """Who holds a lock, written into the lock file."""
+
     pid: int
+    host: str
+    started: int | None
     command: str
     since: str
 
@@ -51,13 +56,10 @@ def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
                 if time.monotonic() >= deadline:
                     raise EpochsLocked(path=store, **_holder(descriptor)) from None
                 time.sleep(0.02)
-        note = {
-            **me(),
-            "command": Path(sys.argv[0] or "python").name,
-            "since": datetime.now().isoformat(timespec="seconds"),
-        }
+        since = datetime.now().isoformat(timespec="seconds")
+        note = _Note(**me(), command=Path(sys.argv[0] or "python").name, since=since)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(note).encode(), 0)
+        os.pwrite(descriptor, documents.encode(note), 0)
         try:
             yield
         finally:
@@ -73,15 +75,18 @@ def runner(store: str) -> dict[str, Any] | None:
     take it for a moment, in the way of a runner that just starts.
     """
     try:
-        found = json.loads((Path(store) / "runner.lock").read_bytes())
-        return {name: found[name] for name in ("pid", "command", "since")} if lives(found) else None
-    except (OSError, ValueError, KeyError, TypeError):
+        note = documents.decode("lock", (Path(store) / "runner.lock").read_bytes(), _Note)
+    except (OSError, Corrupt):
         return None
+    return _shown(note) if lives(note.pid, note.host, note.started) else None
 
 
 def _holder(descriptor: int) -> dict[str, Any]:
     try:
-        found = shapes.parsed("a lock", os.pread(descriptor, 4096, 0), _Note)
-        return {"pid": found["pid"], "command": found["command"], "since": found["since"]}
+        return _shown(documents.decode("lock", os.pread(descriptor, 4096, 0), _Note))
     except Corrupt:
         return {"pid": "unknown", "command": "just starting", "since": "just now"}
+
+
+def _shown(note: _Note) -> dict[str, Any]:
+    return {"pid": note.pid, "command": note.command, "since": note.since}

@@ -11,14 +11,13 @@ parallel on one disk anyway, and a shared one saves the two-phase commit.
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +30,7 @@ from tailrace.codec.sorting import order
 from tailrace.errors import Corrupt, NoSuchRow, OffsetGap
 from tailrace.store import documents
 from tailrace.store.base import Change, Cut, Past, Store, Written
+from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.clip import clip, clip_one
 from tailrace.store.lmdb.environment import Environment, acquire, release
@@ -39,6 +39,8 @@ from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range, prefix
 
 _ROW = struct.Struct(">IH")
 _NUMBER = struct.Struct(">Q")
+COUNTS: Kind[int] = Kind("count:", Count, expendable=True)  # rows of each table
+T = TypeVar("T")
 
 
 def row_prefix(table: TableDef, node: int) -> bytes:
@@ -68,26 +70,27 @@ class LmdbStore(Store):
 
     # documents
 
-    def document(self, name: str) -> Any:
+    def document(self, kind: Kind[T], key: object = "") -> T | None:
+        name = kind.at(key)
         with self._base.read() as txn:
             value = txn.get(name.encode(), db=self._documents)
-        return None if value is None else documents.read(name, value, self.nodes)
+        return None if value is None else kind.decode(name, value, self.nodes)
 
-    def documents(self, prefix: str) -> dict[str, Any]:
-        found = {}
+    def documents(self, kind: Kind[T]) -> dict[str, T]:
+        documents = {}
         with self._base.read() as txn:
-            for key, value in scan_prefix(txn, self._documents, prefix.encode()):
-                name = key.decode(errors="replace")
-                found[name] = documents.read(name, value, self.nodes)
-        return found
+            for stored, value in scan_prefix(txn, self._documents, kind.name.encode()):
+                name = stored.decode(errors="replace")
+                documents[name.removeprefix(kind.name)] = kind.decode(name, value, self.nodes)
+        return documents
 
-    def change_documents(self, changes: dict[str, Any]) -> None:
+    def change_documents(self, changes: Changes) -> None:
         with self._base.write() as txn:
             for name, document in changes.items():
                 if document is None:
                     txn.delete(name.encode(), db=self._documents)
                 else:
-                    txn.put(name.encode(), json.dumps(document).encode(), db=self._documents)
+                    txn.put(name.encode(), documents.encode(document), db=self._documents)
 
     # writing
 
@@ -211,14 +214,14 @@ class LmdbStore(Store):
             return self._count(txn, table)
 
     def _count(self, txn: Any, table: TableDef) -> int:
-        name = f"count:{table.id}"
+        name = COUNTS.at(table.id)
         value = txn.get(name.encode(), db=self._documents)
-        return int(documents.read(name, value, self.nodes)) if value else 0
+        return COUNTS.decode(name, value, self.nodes) if value else 0
 
     def _add_count(self, txn: Any, table: TableDef, more: int) -> None:
         if more:
             count = str(self._count(txn, table) + more)
-            txn.put(f"count:{table.id}".encode(), count.encode(), db=self._documents)
+            txn.put(COUNTS.at(table.id).encode(), count.encode(), db=self._documents)
 
     def rows(
         self,
@@ -375,7 +378,7 @@ class LmdbStore(Store):
 
     def drop_rows(self, table: int) -> None:
         delete_range(self._base, self._rows, *prefix_range(struct.pack(">I", table)))
-        self.change_documents({f"count:{table}": None})
+        self.change_documents({COUNTS.at(table): None})
 
     # shards, life
 

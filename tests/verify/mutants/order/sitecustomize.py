@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from tailrace.epochs.protocol import Epochs
 
@@ -16,7 +17,7 @@ def _refresh_all(self: Epochs, done: Any, intent: Any, maintained: Any) -> int:
     if intent.epoch % 2 and self._store.newest_cut() != end:
         _left[intent.epoch + 1] = start, end
         start, end = end, self._store.cut_after(end, self._largest)
-    return _refreshed(self, replace(done, cut=start), intent._replace(end=end), maintained)
+    return _refreshed(self, replace(done, cut=start), replace(intent, end=end), maintained)
 
 
 Epochs._refresh_all = _refresh_all  # type: ignore[method-assign]
