@@ -36,10 +36,11 @@ from tailrace.epochs import records
 from tailrace.epochs.maintained import maintained
 from tailrace.epochs.model import Epoch
 from tailrace.epochs.protocol import LARGEST, Epochs
-from tailrace.errors import Closed, NotAStore, StoreError
+from tailrace.errors import Closed, StoreError
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.lock import held
 from tailrace.store.lmdb.store import LmdbStore
+from tailrace.store.reference import StoreRef
 from tailrace.types import quoted
 from tailrace.verify.audit.findings import AuditReport, concerned
 from tailrace.verify.audit.view_rows import Picked
@@ -72,9 +73,7 @@ def open(
     max_lag         operations that views may be behind before writers are slowed; kept in the store, 1,000,000 at first
     spark           a session to run in; by default the active one, or a local one started when needed
     """
-    directory = Path(path)
-    if str(path).startswith("hbase://"):
-        raise NotAStore(path=str(path), reason="only embedded stores (a directory) can be opened yet")
+    directory = Path(StoreRef.of(path).location)
     if create and settings.absent(directory):
         size = map_size or settings.MAP_SIZE
         settings.create(

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tailrace.codec.schema import TableDef
 from tailrace.store.documents import Changes, Count, Kind
+from tailrace.store.reference import StoreRef
 
 T = TypeVar("T")
 
@@ -144,8 +145,9 @@ class Shard(ABC):
 
 
 class Store(ABC):
-    """Tables with logs, documents, and shards."""
+    """Tables with logs, documents, and shards. Tasks in other processes open it by its reference (`ref`)."""
 
+    ref: StoreRef
     path: str
     nodes: int
     shards: int

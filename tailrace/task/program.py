@@ -28,7 +28,7 @@ from tailrace.rules.arrow.compiled import Expression
 from tailrace.rules.before import Before, Rule, spread
 from tailrace.rules.reset import instead
 from tailrace.store.base import Store, Write
-from tailrace.store.lmdb.store import attach
+from tailrace.store.reference import StoreRef
 from tailrace.task.assignment import Assignment, Handed
 from tailrace.task.log_reader import read_delta
 from tailrace.task.totals import Totals
@@ -306,15 +306,15 @@ def fed_name(number: int, name: str) -> str:
 
 
 def run(
-    batches: Iterator[pa.RecordBatch], program: Program, store: str, nodes: int, handed: Handed
+    batches: Iterator[pa.RecordBatch], program: Program, store: StoreRef, nodes: int, handed: Handed
 ) -> Iterator[pa.RecordBatch]:
     """A task whose rows come from Spark; what else it reads, it reads of all nodes."""
-    return program.run(attach(store), handed.take(), range(nodes), list(batches))
+    return program.run(store.open(), handed.take(), range(nodes), list(batches))
 
 
-def read(program: Program, store: str, nodes: Sequence[int], handed: Handed) -> Iterator[pa.RecordBatch]:
+def read(program: Program, store: StoreRef, nodes: Sequence[int], handed: Handed) -> Iterator[pa.RecordBatch]:
     """A task that reads all its rows itself."""
-    return program.run(attach(store), handed.take(), nodes, ())
+    return program.run(store.open(), handed.take(), nodes, ())
 
 
 def _with_weights(rows: pa.Table) -> pa.Table:

@@ -64,7 +64,7 @@ def verify(spark: SparkSession, store: Store, view: ViewDef, query: Query, pin: 
 
 
 def _compared(fresh: SparkSession, store: Store, computed: DataFrame, view: ViewDef, pin: Pin) -> Report:
-    stored = view_rows(fresh, store.path, store.shards, view, pin.epoch)
+    stored = view_rows(fresh, store, view, pin.epoch)
     differing = differences(computed, stored, view)
     rows = stored.agg(F.coalesce(F.sum(WEIGHT_COLUMN), F.lit(0))).collect()[0][0]
     missing, extra, examples = counted(differing, view)

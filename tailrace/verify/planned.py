@@ -44,7 +44,7 @@ def leaves_ties_open(root: Node) -> bool:
 
 def planned_rows(spark: SparkSession, store: Store, root: Node, query: Query, cut: Cut) -> DataFrame:
     """What a view's plan gives over the tables of its store at a cut."""
-    tables = {t.name: table_rows(spark, store.path, store.nodes, t, cut) for t in query.tables.values()}
+    tables = {t.name: table_rows(spark, store, t, cut) for t in query.tables.values()}
     return Planned(spark, tables).frame(lowered(root))
 
 

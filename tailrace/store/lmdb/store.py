@@ -11,10 +11,8 @@ parallel on one disk anyway, and a shared one saves the two-phase commit.
 
 from __future__ import annotations
 
-import os
 import struct
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +34,7 @@ from tailrace.store.lmdb.clip import clip, clip_one
 from tailrace.store.lmdb.environment import Environment, acquire, release
 from tailrace.store.lmdb.settings import read_settings
 from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range, prefix_range
+from tailrace.store.reference import StoreRef
 
 _ROW = struct.Struct(">IH")
 _NUMBER = struct.Struct(">Q")
@@ -57,6 +56,7 @@ class LmdbStore(Store):
     def __init__(self, path: Path) -> None:
         self.settings = read_settings(path)
         self.path = str(path.resolve())
+        self.ref = StoreRef(f"lmdb:{self.path}")
         self.nodes, self.shards = self.settings.nodes, self.settings.shards
         self._base = self._open(path / "base", ("rows", "log", "transactions", "documents"))
         self._rows, self._log, self._transactions, self._documents = (
@@ -412,23 +412,3 @@ def scan_prefix(txn: Any, db: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes
                 if high is not None and key >= high:
                     return
                 yield key, value
-
-
-_attached: OrderedDict[tuple[int, str, int, int], LmdbStore] = OrderedDict()
-ATTACHED = 4  # stores that a worker keeps open; each reserves address space for its maps
-
-
-def attach(path: str) -> LmdbStore:
-    """The store at `path` for a Spark task: opened once in each worker process and kept."""
-    made = os.stat(Path(path) / "store.json")  # another store may have been made at the same path
-    mine = (os.getpid(), path, made.st_ino, made.st_mtime_ns)
-    if mine not in _attached:
-        for other in [m for m in _attached if m[:2] == mine[:2]]:
-            _attached.pop(other).close()
-        _attached[mine] = LmdbStore(Path(path))
-    _attached.move_to_end(mine)
-    while len(_attached) > ATTACHED:
-        mark, store = _attached.popitem(last=False)
-        if mark[0] == os.getpid():
-            store.close()
-    return _attached[mine]
