@@ -25,6 +25,7 @@
     │   ├── StoreFull             map or disk is full
     │   ├── ReadOnly              directory or disk may not be written
     │   ├── Corrupt               a checksum or a structure is wrong
+    │   ├── Conflict              a document is not what the writer had read
     │   ├── OffsetGap             the log has a hole
     │   ├── SnapshotGone          the epoch asked for is no longer held
     │   ├── Ended                 a snapshot or a transaction was used after its end
@@ -33,6 +34,7 @@
         ├── Timeout               the views do not cover what was waited for
         ├── BuildFailed           a view could not be built, or be replaced; nothing of it is kept
         ├── EpochsLocked          another process runs epochs
+        ├── Fenced                another process took over the epochs of this one
         └── EpochFailed           the Spark job of an epoch failed; nothing was committed
 
     NoJava (an EnvironmentFault, itself a TailraceError): Spark cannot start.
@@ -55,6 +57,7 @@ __all__ = [
     "BeingBuilt",
     "BuildFailed",
     "Closed",
+    "Conflict",
     "Corrupt",
     "DataError",
     "Ended",
@@ -62,6 +65,7 @@ __all__ = [
     "EpochError",
     "EpochFailed",
     "EpochsLocked",
+    "Fenced",
     "InUse",
     "NameTaken",
     "NewerFormat",
@@ -218,6 +222,10 @@ class Corrupt(StoreError):
     template = "{where} is damaged: {reason}. `tailrace audit` finds all damage, `tailrace audit --repair` mends it"
 
 
+class Conflict(StoreError):
+    template = "document {document!r} was changed by another process meanwhile; nothing was written. Try again"
+
+
 class OffsetGap(StoreError):
     template = (
         "log of node {node}: expected offset {expected}, found {found}."
@@ -251,6 +259,13 @@ class BuildFailed(EpochError):
 
 class EpochsLocked(EpochError):
     template = "epochs of {path} are run by process {pid} ({command}, since {since}); stop it first"
+
+
+class Fenced(EpochError):
+    template = (
+        "another process took over the epochs of this store (term {newest}, this process has term {term});"
+        " nothing was written. Start this process again"
+    )
 
 
 class EpochFailed(EpochError):

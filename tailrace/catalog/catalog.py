@@ -32,6 +32,7 @@ from tailrace.plan.binding import Query
 from tailrace.store.base import Store
 from tailrace.store.commits import committed
 from tailrace.store.documents import Count, Document, Kind, Number
+from tailrace.store.leases import is_leased
 from tailrace.store.parts import Bounds
 from tailrace.store.pins import oldest_pinned
 from tailrace.types import Column
@@ -218,7 +219,8 @@ class Catalog:
         stored = tuple(view_document(v) for v in draft.views)
         owner = construction.owner()
         document = BuildDocument(stored, draft.states, tuple(tables), total, replaces, owner, None)
-        self._change({BUILDS.at(views[0].name): document, LOADED.at(views[0].name): None}, following)
+        name, lease = views[0].name, construction.owner_lease(views[0].name, owner)
+        self._change({BUILDS.at(name): document, LOADED.at(name): None, **lease}, following)
         return draft.views[0].state
 
     def _numbered(self, views: Sequence[ViewDef], known: Iterable[str]) -> tuple[Draft, int]:
@@ -240,7 +242,7 @@ class Catalog:
                 document.tables,
                 document.total,
                 document.replaces,
-                construction.is_owned(document),
+                is_leased(self._store, construction.lease_key(draft.views[0].name)),
                 None if document.owner is None else document.owner.pid,
                 document.failed,
                 loaded.bounds,
@@ -254,11 +256,13 @@ class Catalog:
         """Take a build over, or leave it to others."""
         document = self._store.document(BUILDS, name)
         if document is not None:
-            self._store.change_documents({BUILDS.at(name): structs.replace(document, owner=owner)})
+            lease = construction.owner_lease(name, owner)
+            self._store.change_documents({BUILDS.at(name): structs.replace(document, owner=owner), **lease})
 
     def abandon(self, making: Making) -> None:
         """Forget a build; its states become leftovers."""
         gone = {BUILDS.at(making.name): None, LOADED.at(making.name): None}
+        gone.update(construction.owner_lease(making.name, None))
         self._change({**gone, **self._dropping([] if making.failed else making.draft.numbers)})
 
     def publish(self, draft: Draft) -> None:
@@ -276,6 +280,7 @@ class Catalog:
                 BUILDING.name: None,
                 BUILDS.at(name): None,
                 LOADED.at(name): None,
+                **construction.owner_lease(name, None),
             }
         )
 
@@ -333,10 +338,10 @@ class Catalog:
 
     def _change_all(self, documents: dict[str, Any], following: int | None) -> None:
         current = self._current()
-        version = current._version
-        head = Head(version + 1, following or current._next)
+        seen = None if current._version == 0 else Head(current._version, current._next)
+        head = Head(current._version + 1, following or current._next)
         faults.point("catalog.change")
-        self._store.change_documents({**documents, CATALOG.name: head})
+        self._store.change_documents({**documents, CATALOG.name: head}, expected={CATALOG.name: seen})
         faults.point("catalog.changed")
         # what it was, with the change: reading all of it again would make a thousand views slow to create
         self._tables = _changed(self._tables, TABLES, documents, table_of)

@@ -10,6 +10,7 @@ noted and the chunk tried again; so many in a row and the build is given up, for
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
@@ -23,8 +24,9 @@ from tailrace.plan.physical.arrangements import arrangements
 from tailrace.plan.physical.sizing import ViewSink
 from tailrace.store.base import Store
 from tailrace.store.documents import Count, Document, Kind, Number
+from tailrace.store.leases import DURATION, LEASES, Lease
 from tailrace.store.parts import EVERYTHING, Bounds
-from tailrace.store.processes import lives, me
+from tailrace.store.processes import me
 
 AT_ONCE = 200_000  # rows of tables up to which a view is built in one go
 CHUNK = 1_000_000  # rows of tables that one epoch of a build takes in: fewer cost more in all, more take more memory
@@ -152,6 +154,7 @@ def failed(store: Store, name: str, reason: str) -> None:
         {
             BUILDS.at(name): structs.replace(document, failed=reason, owner=None, states={}),
             LOADED.at(name): None,
+            **owner_lease(name, None),
             DROPPING.name: [*(store.document(DROPPING) or ()), *((state, 0) for state in states)],
         }
     )
@@ -162,10 +165,17 @@ def owner() -> Owner:
     return Owner(**me())
 
 
-def is_owned(document: BuildDocument) -> bool:
-    """Whether the process that runs a build is alive, as far as this host can tell."""
-    by = document.owner
-    return by is not None and lives(by.pid, by.host, by.started)
+def lease_key(name: str) -> str:
+    """The key of the lease by which a build belongs to its owner."""
+    return f"build:{name}"
+
+
+def owner_lease(name: str, by: Owner | None) -> dict[str, Any]:
+    """The document that gives a build to an owner, or (None) releases it."""
+    if by is None:
+        return {LEASES.at(lease_key(name)): None}
+    expires = time.time() + DURATION
+    return {LEASES.at(lease_key(name)): Lease(pid=by.pid, host=by.host, started=by.started, expires=expires)}
 
 
 def order(tables: Sequence[int], rows: Mapping[int, int]) -> tuple[int, ...]:

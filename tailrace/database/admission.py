@@ -15,7 +15,6 @@ from tailrace.errors import DataError
 from tailrace.store.base import Store
 from tailrace.store.commits import committed
 from tailrace.store.documents import Count, Kind
-from tailrace.store.lmdb.lock import runner
 
 MAX_LAG_SETTING: Kind[int] = Kind("max_lag", Count)
 MAX_LAG = 1_000_000  # operations; a large epoch takes on that many in seconds
@@ -56,5 +55,5 @@ def admit(store: Store) -> None:
     """Wait as long as a write has to wait now."""
     began = time.monotonic()
     delay = lag(store).delay
-    while delay and (left := began + delay - time.monotonic()) > 0 and runner(store.path) and lag(store).delay:
+    while delay and (left := began + delay - time.monotonic()) > 0 and store.holder("runner") and lag(store).delay:
         time.sleep(min(STEP, left))

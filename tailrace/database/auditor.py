@@ -18,7 +18,7 @@ from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import readable
 from tailrace.database.progress import Step
-from tailrace.epochs.expected import Rebuild
+from tailrace.epochs.expected import ExpectedStates
 from tailrace.epochs.maintained import Maintained, maintained, sinks
 from tailrace.errors import EpochFailed
 from tailrace.plan.binding import Query
@@ -133,7 +133,7 @@ class _Anew:
         return self._settled(found, right, unsure) if unsure else found
 
     def _built(self, beside: LmdbStore, wanted: Maintained) -> StatesAt:
-        return StatesAt(beside.ref, Rebuild(beside, lambda: self._spark).run(wanted, self._pin.cut))
+        return StatesAt(beside.ref, ExpectedStates(beside, lambda: self._spark).run(wanted, self._pin.cut))
 
     def _known(self, views: Sequence[ViewSink]) -> list[State]:
         numbers = {v.state for v in views} | self._subject.wanted.states_of(views)

@@ -12,7 +12,6 @@ from typing import TypeAlias
 from tailrace.errors import BadPosition, Timeout
 from tailrace.store.base import Store, Written
 from tailrace.store.commits import committed
-from tailrace.store.lmdb.lock import runner
 from tailrace.store.pins import Pin
 
 Position: TypeAlias = int | Written
@@ -49,7 +48,7 @@ class Latest(Moment):
         while (covered := committed(self._store).cut.transaction) < wanted:
             waited = time.monotonic() - began
             if timeout is not None and waited >= timeout:
-                raise late(name, wanted, covered, waited, _advice(self._store.path))
+                raise late(name, wanted, covered, waited, _advice(self._store))
             time.sleep(pause if timeout is None else min(pause, timeout - waited))
             pause = min(pause * 1.5, LONGEST)
 
@@ -83,8 +82,8 @@ def late(name: str, wanted: int, covered: int, waited: float, advice: str) -> Ti
     )
 
 
-def _advice(store: str) -> str:
-    found = runner(store)
-    if found is None:
+def _advice(store: Store) -> str:
+    runner = store.holder("runner")
+    if runner is None:
         return "nobody runs epochs: start `tailrace run`, or refresh"
-    return f"epochs are run by process {found['pid']} ({found['command']}, since {found['since']})"
+    return f"epochs are run by process {runner.pid} ({runner.command}, since {runner.since})"

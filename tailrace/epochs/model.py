@@ -36,7 +36,7 @@ class Intent(Document, frozen=True):
     """An epoch that has begun: its end, how views with a choice are refreshed, and the chunk that a build loads.
 
     `again` are the states of views that are recomputed whatever their policy, to repair them. The intent is durable:
-    an epoch that is tried again does the same.
+    an epoch that is tried again does the same. `term` is that of the epoch lock under which it runs.
     """
 
     epoch: Count
@@ -44,6 +44,7 @@ class Intent(Document, frozen=True):
     ways: dict[str, Way]
     load: Load | None
     again: tuple[Number, ...] = ()
+    term: Count = 0
 
     def fits(self, nodes: int) -> bool:
         bounds = self.load.coming.values() if self.load else ()

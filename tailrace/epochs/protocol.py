@@ -37,6 +37,7 @@ from tailrace.spark.session import running, session
 from tailrace.spark.stages import Stages, hand_out
 from tailrace.store.base import Cut, Store
 from tailrace.store.commits import COMMITTED, Committed, committed
+from tailrace.store.locks import Tenure
 from tailrace.store.parts import Part, next_chunk
 from tailrace.store.pins import oldest_pinned
 from tailrace.task.assignment import Assignment, Handed
@@ -65,12 +66,17 @@ def _tasks(shards: int, spark: SparkSession) -> int:
 
 
 class Epochs:
-    """Runs epochs on a store. The caller holds the locks."""
+    """Runs epochs on a store. The caller holds the epoch lock."""
 
     def __init__(
-        self, store: Store, spark: Callable[[], SparkSession], largest: int = LARGEST, small: int = SMALL
+        self,
+        store: Store,
+        tenure: Tenure,
+        spark: Callable[[], SparkSession],
+        largest: int = LARGEST,
+        small: int = SMALL,
     ) -> None:
-        self._store, self._spark, self._largest, self.small = store, spark, largest, small
+        self._store, self._tenure, self._spark, self._largest, self.small = store, tenure, spark, largest, small
         self.overhead = OVERHEAD
         self._looked: tuple[Cut, Cut, dict[int, int]] | None = None
         self._frames: dict[tuple[tuple[int, ...], frozenset[int] | None, int, str | None], Frame] = {}
@@ -98,7 +104,7 @@ class Epochs:
         return self._next(committed(self._store), maintained, Load(build.name, *chunk) if chunk else None)
 
     def repair(self, maintained: Maintained, views: Mapping[str, int], end: Cut, mend: Callable[[], None]) -> Epoch:
-        """One epoch that computes views (names and states) anew at a cut, and writes what differs; none is open.
+        """One epoch that recomputes views (names and states) at a cut and writes what differs.
 
         At the committed cut it changes nothing but what was wrong; with a later one, and all views, it passes over the
         log up to there without reading it. `mend` is called when the epoch is written down: whatever it changes, what
@@ -106,8 +112,8 @@ class Epochs:
         """
         done = committed(self._store)
         ways = {name: Way("recomputed", MENDED) for name in views}
-        intent = Intent(done.epoch + 1, end, ways, None, tuple(sorted(views.values())))
-        self._store.change_documents({INTENT.name: intent})
+        intent = Intent(self._next_number(done), end, ways, None, tuple(sorted(views.values())), self._tenure.term)
+        self._store.change_documents({INTENT.name: intent}, term=intent.term)
         faults.point("epoch.intent")
         mend()
         return self._next(done, maintained)
@@ -127,7 +133,8 @@ class Epochs:
         keep = self.keep(done.epoch)
         noted = records.note(self._store, intent.epoch, intent.end, now, seconds, operations, intent.ways, keep)
         self._store.change_documents(
-            {COMMITTED.name: document, INTENT.name: None, **noted, **self._moved(intent.load, maintained)}
+            {COMMITTED.name: document, INTENT.name: None, **noted, **self._moved(intent.load, maintained)},
+            term=intent.term,
         )
         faults.point("epoch.committed")
         self.trim()
@@ -135,13 +142,24 @@ class Epochs:
 
     def _intend(self, done: Committed, maintained: Maintained, load: Load | None) -> Intent:
         """The epoch to run: the one left open by a crash, or a new one, written down first."""
-        left = self._store.document(INTENT)
-        if left is not None and left.epoch == done.epoch + 1:
-            return left
+        left, term = self._store.document(INTENT), self._tenure.term
+        if left is not None and left.epoch > done.epoch:
+            return left if left.term == term else self._take_over(left, term)
         end = self._store.cut_after(done.cut, self._largest)
-        intent = Intent(done.epoch + 1, end, self._choose(done.cut, end, maintained), load)
-        self._store.change_documents({INTENT.name: intent})
+        intent = Intent(self._next_number(done), end, self._choose(done.cut, end, maintained), load, term=term)
+        self._store.change_documents({INTENT.name: intent}, term=term)
         faults.point("epoch.intent")
+        return intent
+
+    def _next_number(self, done: Committed) -> int:
+        """A number that no epoch has used: a task that outlived its driver may still name one that was taken back."""
+        return max(done.epoch, self._tenure.burnt) + 1
+
+    def _take_over(self, left: Intent, term: int) -> Intent:
+        """An epoch that another process left open, from now on this one's: tasks of the other one are fenced off."""
+        self._store.fence(term)
+        intent = structs.replace(left, term=term)
+        self._store.change_documents({INTENT.name: intent}, term=term)
         return intent
 
     def _build_on(self, done: Committed, intent: Intent, maintained: Maintained, build: Build) -> None:
@@ -154,7 +172,7 @@ class Epochs:
         coming = build.loaded if load is None else load.coming
         concerned |= {table for table, bounds in coming.items() if build.loaded.get(table) != bounds}
         part = Part(build.loaded, coming)
-        work = Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end, part=part)
+        work = self._assignment(done, intent, part)
         only = Maintained(maintained.tables, build.views, build.states)
         size = sum(operations.get(table, 0) for table in concerned) + (load.rows if load else 0)
         # at first a view without GROUP BY gets its one row, which is there even if no row ever comes
@@ -215,7 +233,7 @@ class Epochs:
         """Apply the epoch to all views; the number of view rows written."""
         if not maintained.count:
             return 0
-        work = Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end)
+        work = self._assignment(done, intent)
         chosen = [v for v in maintained.chosen if v.state in intent.again or intent.recomputes(v.name)]
         again = {v.state for v in chosen} | set(intent.again)
         planned = [*maintained.views, *(v.sink for v in maintained.chosen if v.sink is not None)]
@@ -231,6 +249,9 @@ class Epochs:
         queries = [v for v in chosen if v.sink is None]
         return rows + self._recompute(work, replace(maintained, views=anew), queries, others)
 
+    def _assignment(self, done: Committed, intent: Intent, part: Part | None = None) -> Assignment:
+        return Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end, part=part, term=intent.term)
+
     def _recompute(
         self, work: Assignment, maintained: Maintained, queries: Sequence[Chosen], others: frozenset[int]
     ) -> int:
@@ -244,7 +265,7 @@ class Epochs:
         for view in queries:
             rows += self._store_query(work, view, self._counted(maintained, view.tables))
         views = [*(v.state for v in planned), *(v.state for v in queries)]
-        sweep(self._store, [*views, *maintained.states_of(planned) - others], work.epoch, work.keep)
+        sweep(self._store, [*views, *maintained.states_of(planned) - others], work.epoch, work.keep, work.term)
         return rows
 
     def _size(self, maintained: Maintained) -> int:
@@ -268,7 +289,7 @@ class Epochs:
     def build(self, maintained: Maintained, views: Sequence[Chosen], fixed: frozenset[int]) -> None:
         """Fill new views, and their states that nobody keeps yet, from the tables at the committed cut."""
         done = committed(self._store)
-        work = Assignment(done.epoch, done.epoch, None, done.cut, fixed)
+        work = Assignment(done.epoch, done.epoch, None, done.cut, fixed, term=self._tenure.term)
         if planned := [v.sink for v in views if v.sink is not None]:
             only = replace(maintained, views=planned)
             self._work(work, only, None, self._size(only))

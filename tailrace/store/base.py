@@ -10,13 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from tailrace.codec.schema import TableDef
 from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.reference import StoreRef
+
+if TYPE_CHECKING:
+    from tailrace.store.locks import Holder, LockName
 
 T = TypeVar("T")
 
@@ -133,11 +136,16 @@ class Shard(ABC):
         """`SnapshotGone` if the shard no longer holds what it takes to go back to that epoch."""
 
     @abstractmethod
-    def apply(self, epoch: int, writes: Sequence[Write], keep: int) -> bool:
+    def apply(self, epoch: int, writes: Sequence[Write], keep: int, term: int = 0) -> bool:
         """Apply an epoch's writes in one transaction; a state that has the epoch is left alone.
 
-        Undo records of epochs up to `keep` are let go. Says whether anything was written.
+        Undo records of epochs up to `keep` are dropped. Returns whether anything was written; `Fenced` if the writer's
+        term was fenced off.
         """
+
+    @abstractmethod
+    def fence(self, term: int) -> None:
+        """Refuse the writes of earlier terms."""
 
     @abstractmethod
     def drop(self, state: int) -> None:
@@ -161,8 +169,25 @@ class Store(ABC):
         """All documents of a kind, by key, in the order of their keys."""
 
     @abstractmethod
-    def change_documents(self, changes: Changes) -> None:
-        """Set (or with None remove) documents by name, all in one durable transaction."""
+    def change_documents(self, changes: Changes, *, expected: Changes | None = None, term: int | None = None) -> None:
+        """Set (or with None remove) documents by name, all in one durable transaction.
+
+        Nothing changes if a document is not what the caller `expected` (`Conflict`), or if the epoch lock has another
+        term by now (`Fenced`).
+        """
+
+    @abstractmethod
+    def lock(self, name: LockName, patience: float = 0.0) -> AbstractContextManager[None]:
+        """Hold a lock; `EpochsLocked` names its holder if it stays taken. A lock ends with its process."""
+
+    @abstractmethod
+    def holder(self, name: LockName) -> Holder | None:
+        """The living process that holds a lock, if any."""
+
+    def fence(self, term: int) -> None:
+        """Refuse the writes of earlier terms in all shards."""
+        for index in range(self.shards):
+            self.shard(index).fence(term)
 
     @abstractmethod
     def write(self, changes: Sequence[Change]) -> Written:

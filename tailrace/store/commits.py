@@ -55,7 +55,10 @@ def key_of(epoch: int) -> str:
     return f"{epoch:016d}"
 
 
-def cut_of(store: Store, epoch: int) -> Cut | None:
-    """The cut at which an epoch was committed; None if it is not recorded (any more)."""
-    record = store.document(EPOCHS, key_of(epoch))
-    return None if record is None else record.cut
+def committed_between(store: Store, after: int, upto: int) -> list[tuple[int, Cut]]:
+    """The epochs committed after one and up to another, with their cuts. A repair leaves out numbers.
+
+    Records of epochs after a pinned one are kept: a reader that follows the epochs from its pin finds them all.
+    """
+    records = sorted(store.documents(EPOCHS).values(), key=lambda record: record.epoch)
+    return [(r.epoch, r.cut) for r in records if after < r.epoch <= upto and r.cut is not None]

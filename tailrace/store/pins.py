@@ -1,7 +1,7 @@
 """Pins: readers that need an epoch to stay readable for a while.
 
-A pin is a document that names an epoch, its cut and the process that reads there. While it stands, undo
-records after that epoch and the log after that cut are kept. A pin whose process is gone counts no more.
+A pin is a lease (`leases.py`) that names an epoch and its cut. While the lease lasts, undo records after that epoch and
+the log after that cut are kept.
 """
 
 from __future__ import annotations
@@ -14,19 +14,16 @@ from typing import Any, NamedTuple
 
 from tailrace.store.base import Cut, Store
 from tailrace.store.commits import committed
-from tailrace.store.documents import Count, Document, Kind
-from tailrace.store.processes import lives, me
+from tailrace.store.documents import Count, Kind
+from tailrace.store.leases import Lease, fresh_lease, kept
 
 
-class PinDocument(Document, frozen=True):
-    """An epoch that a process reads."""
+class PinDocument(Lease, frozen=True, kw_only=True):
+    """An epoch that a process reads, for as long as its lease lasts."""
 
     epoch: Count
     cut: Cut
-    pid: Count
-    host: str
     at: float
-    started: Count | None = None
 
     def fits(self, nodes: int) -> bool:
         return len(self.cut.offsets) == nodes
@@ -50,11 +47,13 @@ def pinned(store: Store) -> Iterator[Pin]:
 @contextmanager
 def following(store: Store) -> Iterator[Follower]:
     """Keep an epoch readable that moves on when the one who reads says so, the committed one at first."""
-    name = PINS.at(uuid.uuid4())
+    key = str(uuid.uuid4())
     try:
-        yield Follower(store, name, _pin(store, name))
+        pin = _pin(store, PINS.at(key))
+        with kept(store, PINS, key):
+            yield Follower(store, PINS.at(key), pin)
     finally:
-        store.change_documents({name: None})
+        store.change_documents({PINS.at(key): None})
 
 
 class Follower:
@@ -85,15 +84,14 @@ def committed_pin(store: Store) -> Pin:
 
 
 def _note(pin: Pin) -> PinDocument:
-    process = me()
-    return PinDocument(pin.epoch, pin.cut, process["pid"], process["host"], time.time(), process["started"])
+    return PinDocument(epoch=pin.epoch, cut=pin.cut, at=time.time(), **fresh_lease())  # type: ignore[arg-type]
 
 
 def oldest_pinned(store: Store) -> Pin | None:
     """The oldest epoch a living reader needs; pins of dead processes are removed."""
     oldest: Pin | None = None
     for key, note in store.documents(PINS).items():
-        if not lives(note.pid, note.host, note.started):
+        if not note.is_alive:
             store.change_documents({PINS.at(key): None})
             continue
         pin = Pin(note.epoch, note.cut)
@@ -103,6 +101,6 @@ def oldest_pinned(store: Store) -> Pin | None:
 
 def standing(store: Store) -> list[dict[str, Any]]:
     """What is kept for whom: all pins of living processes, the oldest first."""
-    notes = [n for n in store.documents(PINS).values() if lives(n.pid, n.host, n.started)]
+    notes = [n for n in store.documents(PINS).values() if n.is_alive]
     listed = ({"epoch": n.epoch, "position": n.cut.transaction, "pid": n.pid, "at": n.at} for n in notes)
     return sorted(listed, key=lambda note: (note["epoch"], note["at"]))

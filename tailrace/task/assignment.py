@@ -24,6 +24,7 @@ class Assignment(msgspec.Struct, frozen=True):
     as if empty, and those in `fixed`, which others keep already, are not written. With `reset` what is written takes
     the place of all that a state holds in the shard, by which views are recomputed. With `part` only that part of the
     tables counts, for views that are built chunk by chunk. Undo records of epochs up to `keep` may go.
+    `term` is that of the epoch lock.
     """
 
     epoch: int
@@ -33,6 +34,7 @@ class Assignment(msgspec.Struct, frozen=True):
     fixed: frozenset[int] = frozenset()
     reset: bool = False
     part: Part | None = None
+    term: int = 0
 
     @property
     def blank(self) -> bool:

@@ -77,8 +77,8 @@ class Task:
     def apply(self, parts: Mapping[int, Sequence[Write]]) -> list[bool]:
         """Write the parts; for each shard whether it took any of them."""
         with ThreadPoolExecutor(APPLYING) as pool:  # a durable commit waits for the disk: shards wait side by side
-            epoch, keep = self.work.epoch, self.work.keep
-            jobs = [pool.submit(partial(self.store.shard(n).apply, epoch, w, keep)) for n, w in parts.items()]
+            epoch, keep, term = self.work.epoch, self.work.keep, self.work.term
+            jobs = [pool.submit(partial(self.store.shard(n).apply, epoch, w, keep, term)) for n, w in parts.items()]
             return [job.result() for job in jobs]
 
 

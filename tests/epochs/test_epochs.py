@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import tailrace as tr
-from tailrace.errors import EpochFailed, EpochsLocked
+from tailrace import faults
+from tailrace.epochs.model import INTENT
+from tailrace.errors import EpochFailed, EpochsLocked, Fenced
+from tailrace.store.base import Write
 from tailrace.store.commits import committed
 from tailrace.store.lmdb.lock import held
+from tailrace.store.locks import TERM
 from tailrace.store.pins import pinned
 
 
@@ -45,10 +50,10 @@ class Crash(Exception):
 def crash_before_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run an epoch whose work is done but whose commit never happens."""
 
-    def no_commit(self: Any, changes: dict[str, Any]) -> None:
+    def no_commit(self: Any, changes: dict[str, Any], **options: Any) -> None:
         if "committed" in changes:
             raise Crash
-        original(self, changes)
+        original(self, changes, **options)
 
     original = type(db._store).change_documents
     with monkeypatch.context() as patch:
@@ -157,7 +162,7 @@ def test_the_log_is_trimmed_behind_views_and_pins_only(db: tr.Database) -> None:
         from tailrace.spark.frames import view_frame
 
         view = db._catalog.view("f")
-        rows = view_frame(db.spark, db.path, db._store.shards, view, pin.epoch).toArrow().to_pylist()
+        rows = view_frame(db.spark, db._store, view, pin.epoch).toArrow().to_pylist()
         assert sorted(rows, key=lambda r: r["id"]) == old["f"]
     fill(db, 300)
     db.refresh()
@@ -181,3 +186,68 @@ def test_an_epoch_that_fails_commits_nothing_and_is_tried_again(
     db.drop("bad")
     assert db.refresh().operations == 1
     assert db.verify("t").ok
+
+
+def take_term(db: tr.Database) -> None:
+    """Another process takes the epoch lock, as if this one had been suspended."""
+    newest = db._store.document(TERM)
+    assert newest is not None
+    db._store.change_documents({TERM.name: structs.replace(newest, number=newest.number + 1, host="elsewhere")})
+
+
+def test_a_runner_that_was_replaced_does_not_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(db, 0)
+    db.refresh()
+    before, done = state(db), committed(db._store)
+    fill(db, 100)
+
+    def replaced(name: str) -> None:
+        if name == "epoch.commit":
+            take_term(db)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(faults, "point", replaced)
+        with pytest.raises(Fenced):
+            db.refresh()
+    assert (committed(db._store), state(db)) == (done, before)
+    db.refresh()  # under a term of its own
+    assert db.view("t").get(0) == {"g": 0, "s": 309, "n": 3, "lo": 100}
+    assert all(db.verify(name).ok for name in db.views())
+
+
+def test_tasks_of_an_epoch_that_another_process_took_over_are_refused(
+    db: tr.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(db, 0)
+    crash_before_commit(db, monkeypatch)
+    left = db._store.document(INTENT)
+    assert left is not None
+    take_term(db)
+    db.refresh()
+    taken = db._store.document(TERM)
+    assert taken is not None
+    assert left.term < taken.number
+    for index in range(db._store.shards):
+        with pytest.raises(Fenced):
+            db._store.shard(index).apply(left.epoch, [Write.of(99, [b"k"], [b"v"], [None])], 0, left.term)
+    assert all(db.verify(name).ok for name in db.views())
+
+
+def test_a_repair_never_uses_the_number_of_an_epoch_that_it_takes_back(
+    db: tr.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(db, 0)
+    db.refresh()
+    fill(db, 100)
+    crash_before_commit(db, monkeypatch)
+    left = db._store.document(INTENT)
+    assert left is not None
+    state = db._catalog.view("f").state
+    db._store.shard(0).apply(left.epoch + 1, [Write.of(state, [b"k"], [b"damaged"], [None])], 0, left.term)
+    report = db.audit(repair=True)
+    assert report.ok, report
+    assert committed(db._store).epoch > left.epoch
+    with pytest.raises(Fenced):  # a task that outlived its driver
+        db._store.shard(0).apply(left.epoch, [Write.of(state, [b"k"], [b"v"], [None])], 0, left.term)
+    db.refresh()
+    assert all(db.verify(name).ok for name in db.views())

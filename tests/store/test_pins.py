@@ -1,20 +1,22 @@
-"""Pins hold while their process lives, and not a moment longer."""
+"""Pins are leases: they count while their process lives and renews them, and no longer."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tailrace.store import leases
 from tailrace.store.base import Cut, Write
 from tailrace.store.commits import COMMITTED, Committed
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import LmdbStore
-from tailrace.store.pins import PINS, oldest_pinned, pinned, standing
+from tailrace.store.pins import PINS, Pin, PinDocument, oldest_pinned, pinned, standing
 from tailrace.store.processes import lives, me
 
 HOLDER = """
@@ -104,3 +106,34 @@ def test_another_process_with_the_same_number_is_not_the_same(store: LmdbStore) 
     assert lives(**note)
     assert not lives(**{**note, "started": note["started"] - 1})
     assert lives(**{**note, "host": "elsewhere", "pid": 0})
+
+
+def pin_of(host: str, expires: float | None) -> PinDocument:
+    return PinDocument(epoch=3, cut=Cut(3, (1, 2)), at=0.0, pid=1, host=host, expires=expires)
+
+
+def test_a_lease_of_another_host_counts_until_it_expires(store: LmdbStore) -> None:
+    store.change_documents({PINS.at("a"): pin_of("elsewhere", time.time() + 30)})
+    assert oldest_pinned(store) == Pin(3, Cut(3, (1, 2)))
+    store.change_documents({PINS.at("a"): pin_of("elsewhere", time.time() - 1)})
+    assert oldest_pinned(store) is None
+    assert store.documents(PINS) == {}, "an expired pin is removed"
+
+
+def test_a_lease_is_renewed_while_it_is_held(store: LmdbStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "RENEWAL", 0.01)
+    with pinned(store):
+        (first,) = store.documents(PINS).values()
+        deadline = time.monotonic() + 30
+        while next(iter(store.documents(PINS).values())).expires == first.expires:
+            assert time.monotonic() < deadline, "the lease was not renewed"
+            time.sleep(0.01)
+    assert store.documents(PINS) == {}
+
+
+def test_a_removed_lease_stays_removed(store: LmdbStore) -> None:
+    with pinned(store):
+        (key,) = store.documents(PINS)
+        store.change_documents({PINS.at(key): None})
+        leases.renew(store, PINS, key)
+        assert store.documents(PINS) == {}

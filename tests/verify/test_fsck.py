@@ -105,10 +105,10 @@ def test_an_open_epoch_with_a_damaged_undo_record(db: tr.Database) -> None:
     write(db, 3)
     change = db._store.change_documents
 
-    def fail(changes: dict[str, Any]) -> None:
+    def fail(changes: dict[str, Any], **options: Any) -> None:
         if changes.get("committed") is not None:
             raise OSError("no")
-        change(changes)
+        change(changes, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(db._store, "change_documents", fail)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError
+from tailrace.plan.build.placeholders import Held, cut, has_placeholder
+from tailrace.plan.build.scope import Scope, unknown
+from tailrace.plan.expressions import conjuncts
+from tailrace.plan.nodes import Node
+from tailrace.plan.outer import Outer
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, place
-from tailrace.plan.expressions import column, conjuncts
-from tailrace.plan.nodes import Node, Project
-from tailrace.plan.outer import Outer
-from tailrace.plan.build.placeholders import Held, cut, has_placeholder
 from tailrace.plan.sql.refuse import refuse_expression
-from tailrace.plan.build.scope import Scope, unknown
 from tailrace.plan.typing import Types
 from tailrace.types import Column
 
@@ -80,5 +80,3 @@ class Environment:
         (found,) = self.types.of(columns, [text], [origin])
         if found not in ("boolean", "void"):
             raise SqlError(message=f"{clause} needs a condition, not a value of type {found}", **place(origin))
-
-

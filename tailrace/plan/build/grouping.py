@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.context import Environment, Relation
-from tailrace.plan.expressions import column, conjuncts, operand, parse_expr, position_of
 from tailrace.plan.build.grouping_sets import GROUPING, Sets, has_sets, read_sets, with_calls
+from tailrace.plan.build.placeholders import cut, has_placeholder, placeholders
+from tailrace.plan.build.scope import expand_aliases, output_name
+from tailrace.plan.build.subqueries import attached, restricted
+from tailrace.plan.build.tie_breaks import settled
+from tailrace.plan.expressions import column, conjuncts, operand, parse_expr, position_of
 from tailrace.plan.joining import selected
 from tailrace.plan.nodes import Aggregate, Call, Node, Project, column_of
 from tailrace.plan.outer import is_outer
-from tailrace.plan.build.placeholders import cut, has_placeholder, placeholders
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.sql.refuse import refuse_distinct_order, refuse_expression, refuse_grouping
-from tailrace.plan.build.scope import expand_aliases, output_name
-from tailrace.plan.build.tie_breaks import settled
-from tailrace.plan.build.subqueries import attached, restricted
 from tailrace.types import Column
 
 _WRAPPERS = (exp.WithinGroup, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)

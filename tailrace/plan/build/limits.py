@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tailrace.errors import SqlError, Unsupported
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.grouping import Item
-from tailrace.plan.joining import selected
-from tailrace.plan.nodes import Node, Order, TopK
-from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.plan.build.scope import Scope, expand_aliases, is_bound, output_name, unknown
 from tailrace.plan.build.windows import has_window
+from tailrace.plan.joining import selected
+from tailrace.plan.nodes import Node, Order, TopK
+from tailrace.plan.sql.dialect import generate, place
+from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.types import is_scalar
 
 

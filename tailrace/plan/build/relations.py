@@ -8,20 +8,19 @@ from dataclasses import replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import place
 from tailrace.plan.build.context import BuildQuery, Environment, Relation
-from tailrace.plan.joining import renamed
-from tailrace.plan.expressions import column
 from tailrace.plan.build.generators import NOTHING, is_generator, lateral_join, lateral_view, table_function
-from tailrace.plan.joining import filtered, joined
-from tailrace.plan.nodes import Join, JoinKind, Node, Project
 from tailrace.plan.build.pivot import pivoted
 from tailrace.plan.build.placeholders import has_placeholder
-from tailrace.plan.sql.refuse import refuse_clauses, refuse_relation, unsupported
 from tailrace.plan.build.scope import Entry, Scope, unknown
 from tailrace.plan.build.subqueries import joined_on
 from tailrace.plan.build.values import inline_table
+from tailrace.plan.expressions import column
+from tailrace.plan.joining import filtered, joined, renamed
+from tailrace.plan.nodes import Join, JoinKind, Node, Project
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import place
+from tailrace.plan.sql.refuse import refuse_clauses, refuse_relation, unsupported
 from tailrace.types import Column
 
 _KINDS: dict[tuple[str, str], JoinKind] = {

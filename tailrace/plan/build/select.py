@@ -12,23 +12,30 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import place
 from tailrace.plan.build.context import Environment, Relation, Relations
-from tailrace.plan.joining import renamed
 from tailrace.plan.build.generators import arguments_first, generator_item, has_generator, spread
 from tailrace.plan.build.grouping import Item, aggregated
 from tailrace.plan.build.limits import is_limited, limited, readable, sorting
-from tailrace.plan.nodes import Node, Order, Project
 from tailrace.plan.build.placeholders import Held, cut
-from tailrace.plan.sql.refuse import refuse_by_name, refuse_clauses, refuse_distinct_on, refuse_recursive, refuse_relation, unsupported
 from tailrace.plan.build.relations import from_clause
 from tailrace.plan.build.scope import Scope, expand_aliases, output_name, unknown
 from tailrace.plan.build.setops import all_distinct, combined
 from tailrace.plan.build.subqueries import attached, restricted
-from tailrace.plan.typing import ExpressionFault, Typer, Types
 from tailrace.plan.build.values import inline_table
 from tailrace.plan.build.windows import has_window, over_groups, windowed, with_named
+from tailrace.plan.joining import renamed
+from tailrace.plan.nodes import Node, Order, Project
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import place
+from tailrace.plan.sql.refuse import (
+    refuse_by_name,
+    refuse_clauses,
+    refuse_distinct_on,
+    refuse_recursive,
+    refuse_relation,
+    unsupported,
+)
+from tailrace.plan.typing import ExpressionFault, Typer, Types
 from tailrace.types import Column, arrow
 
 __all__ = ["Built", "ExpressionFault", "Typer", "Types", "build", "build_view"]

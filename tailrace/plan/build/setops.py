@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql.dialect import place
 from tailrace.plan.build.context import Environment
-from tailrace.plan.joining import renamed
 from tailrace.plan.expressions import cast, column
-from tailrace.plan.joining import filtered, selected
+from tailrace.plan.joining import filtered, renamed, selected
 from tailrace.plan.nodes import Aggregate, Call, Generate, Node, Project, UnionAll
+from tailrace.plan.sql.dialect import place
 from tailrace.types import Column
 
 _THERE, _NOT = "CAST(1 AS BIGINT)", "CAST(0 AS BIGINT)"

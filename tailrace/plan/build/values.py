@@ -7,11 +7,11 @@ from functools import reduce
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.context import Environment
-from tailrace.plan.expressions import cast, parse_expr
 from tailrace.plan.build.generators import NOTHING
+from tailrace.plan.expressions import cast, parse_expr
 from tailrace.plan.nodes import Generate, Node, Project
+from tailrace.plan.sql.dialect import generate, place
 from tailrace.types import Column
 
 

@@ -1,9 +1,4 @@
-"""Who runs epochs: file locks, which the system lets go of when their process dies.
-
-`runner` is held by whoever maintains views: for as long as `run` runs, or one `refresh`. `epoch` is held
-while one epoch or one change of the catalog is under way, so that views can be created and dropped between
-the epochs of a long run by another process.
-"""
+"""Locks as files: `flock`, which the system releases when its process dies."""
 
 from __future__ import annotations
 
@@ -15,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,13 +17,14 @@ from tailrace.errors import Corrupt, EpochsLocked
 from tailrace.store import documents
 from tailrace.store.lmdb import private
 from tailrace.store.lmdb.environment import translate
+from tailrace.store.locks import Holder, LockName
 from tailrace.store.processes import lives, me
 
-PATIENCE = 600.0  # seconds that a change of the catalog waits for the epoch under way
+_UNKNOWN = Holder("unknown", "just starting", "just now")
 
 
 class _Note(msgspec.Struct, frozen=True):
-    """Who holds a lock, written into the lock file."""
+    """The holder of a lock, as the lock file says it."""
 
     pid: int
     host: str
@@ -39,9 +34,9 @@ class _Note(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
-    """Hold a lock of the store; `EpochsLocked` names its holder when it stays taken."""
-    path = Path(store) / f"{name}.lock"
+def held(directory: str, name: LockName, patience: float = 0.0) -> Iterator[None]:
+    """Hold a lock of the store in a directory; `EpochsLocked` names its holder if it stays taken."""
+    path = _path(directory, name)
     try:
         descriptor = private.opened(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
@@ -54,7 +49,7 @@ def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise EpochsLocked(path=store, **_holder(descriptor)) from None
+                    raise EpochsLocked(path=directory, **_noted_holder(descriptor)._asdict()) from None
                 time.sleep(0.02)
         since = datetime.now().isoformat(timespec="seconds")
         note = _Note(**me(), command=Path(sys.argv[0] or "python").name, since=since)
@@ -68,25 +63,29 @@ def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
         os.close(descriptor)
 
 
-def runner(store: str) -> dict[str, Any] | None:
-    """Who maintains views now (`pid`, `command`, `since`), if anybody.
+def holder(directory: str, name: LockName) -> Holder | None:
+    """The living process that holds a lock, if any.
 
-    Told by the note in the file, which only a process that was killed leaves behind: to try the lock would be to
-    take it for a moment, in the way of a runner that just starts.
+    Read from the lock file, where only a killed process leaves its note behind. Trying the lock instead would take it
+    for a moment and could make a starting runner fail.
     """
     try:
-        note = documents.decode("lock", (Path(store) / "runner.lock").read_bytes(), _Note)
+        note = documents.decode("lock", _path(directory, name).read_bytes(), _Note)
     except (OSError, Corrupt):
         return None
     return _shown(note) if lives(note.pid, note.host, note.started) else None
 
 
-def _holder(descriptor: int) -> dict[str, Any]:
+def _path(directory: str, name: LockName) -> Path:
+    return Path(directory) / f"{name}.lock"
+
+
+def _noted_holder(descriptor: int) -> Holder:
     try:
         return _shown(documents.decode("lock", os.pread(descriptor, 4096, 0), _Note))
     except Corrupt:
-        return {"pid": "unknown", "command": "just starting", "since": "just now"}
+        return _UNKNOWN
 
 
-def _shown(note: _Note) -> dict[str, Any]:
-    return {"pid": note.pid, "command": note.command, "since": note.since}
+def _shown(note: _Note) -> Holder:
+    return Holder(note.pid, note.command, note.since)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,15 +26,17 @@ from tailrace.codec import arrays
 from tailrace.codec.murmur import place
 from tailrace.codec.schema import TableDef
 from tailrace.codec.sorting import order
-from tailrace.errors import Corrupt, NoSuchRow, OffsetGap
+from tailrace.errors import Conflict, Corrupt, Fenced, NoSuchRow, OffsetGap
 from tailrace.store import documents
 from tailrace.store.base import Change, Cut, Past, Store, Written
 from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.clip import clip, clip_one
 from tailrace.store.lmdb.environment import Environment, acquire, release
+from tailrace.store.lmdb.lock import held, holder
 from tailrace.store.lmdb.settings import read_settings
 from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range, prefix_range
+from tailrace.store.locks import TERM, Holder, LockName
 from tailrace.store.reference import StoreRef
 
 _ROW = struct.Struct(">IH")
@@ -84,13 +87,33 @@ class LmdbStore(Store):
                 documents[name.removeprefix(kind.name)] = kind.decode(name, value, self.nodes)
         return documents
 
-    def change_documents(self, changes: Changes) -> None:
+    def change_documents(self, changes: Changes, *, expected: Changes | None = None, term: int | None = None) -> None:
         with self._base.write() as txn:
+            for name, document in (expected or {}).items():
+                if self._stored(txn, name) != document:
+                    raise Conflict(document=name)
+            if term is not None:
+                newest = self._stored(txn, TERM.name)
+                if newest is None or newest.number != term:
+                    raise Fenced(term=term, newest=0 if newest is None else newest.number)
             for name, document in changes.items():
                 if document is None:
                     txn.delete(name.encode(), db=self._documents)
                 else:
                     txn.put(name.encode(), documents.encode(document), db=self._documents)
+
+    def _stored(self, txn: Any, name: str) -> Any:
+        """A document inside a transaction, None if absent."""
+        value, kind = txn.get(name.encode(), db=self._documents), documents.kind_of(name)
+        return None if value is None or kind is None else kind.decode(name, value, self.nodes)
+
+    # locks
+
+    def lock(self, name: LockName, patience: float = 0.0) -> AbstractContextManager[None]:
+        return held(self.path, name, patience)
+
+    def holder(self, name: LockName) -> Holder | None:
+        return holder(self.path, name)
 
     # writing
 

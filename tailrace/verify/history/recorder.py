@@ -27,7 +27,7 @@ from tailrace.delta import WEIGHT
 from tailrace.errors import StoreError
 from tailrace.plan.nodes import to_json
 from tailrace.store.base import Cut, Store
-from tailrace.store.commits import cut_of
+from tailrace.store.commits import committed_between
 from tailrace.store.pins import Follower, Pin, committed_pin, following
 from tailrace.verify.history.history_file import Header, Line, RecordedView, Writer
 from tailrace.verify.planned import leaves_ties_open
@@ -76,10 +76,7 @@ class Recording:
         known = self._catalog.views  # after the epoch was read: what is there now was there then
         if gone := [v.name for v in self._views if v.name not in known or known[v.name].state != v.state]:
             raise StoreError(message=f"view {gone[0]!r} was dropped or replaced; its recording ends before that")
-        for epoch in range(self.epoch + 1, newest.epoch + 1):
-            cut = newest.cut if epoch == newest.epoch else cut_of(self._store, epoch)
-            if cut is None:
-                raise StoreError(message=f"the cut of epoch {epoch} is not known any more; record again")
+        for epoch, cut in committed_between(self._store, self.epoch, newest.epoch):
             self._to.write(self._base(self._at.cut, cut))
             self._to.write([Line("epoch", None, epoch, cut.transaction)])
             self._to.write([line for view in self._views for line in self._changed(view, epoch)])

@@ -16,11 +16,11 @@ def run(self: Program, store: Any, work: Any, nodes: Any, rows: Any) -> Iterator
         yield from _run(self, store, work, [node], rows)
 
 
-def apply(self: LmdbShard, epoch: int, writes: Any, keep: int) -> bool:
+def apply(self: LmdbShard, epoch: int, writes: Any, keep: int, term: int = 0) -> bool:
     with self._env.write() as txn:
         for write in writes:
             txn.delete(write.state.to_bytes(4), db=self._marks)  # the second writer does not know of the first
-    return _applied(self, epoch, writes, keep)
+    return _applied(self, epoch, writes, keep, term)
 
 
 Program.run = run  # type: ignore[method-assign]

@@ -14,11 +14,11 @@ def begin(self: Before, store: Any, epoch: int, **options: Any) -> None:
     _begun(self, store, epoch + 1, **options)
 
 
-def apply(self: LmdbShard, epoch: int, writes: Any, keep: int) -> bool:
+def apply(self: LmdbShard, epoch: int, writes: Any, keep: int, term: int = 0) -> bool:
     with self._env.write() as txn:
         for write in writes:
             txn.delete(write.state.to_bytes(4), db=self._marks)  # whether it has the epoch is forgotten
-    return _applied(self, epoch, writes, keep)
+    return _applied(self, epoch, writes, keep, term)
 
 
 Before.__init__ = begin  # type: ignore[method-assign]
