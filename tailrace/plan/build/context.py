@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, place
-from tailrace.plan.expressions import column, conjuncts
-from tailrace.plan.nodes import Node, Project
-from tailrace.plan.outer import Outer
 from tailrace.plan.build.placeholders import Held, cut, has_placeholder
-from tailrace.plan.sql.refuse import refuse_expression
 from tailrace.plan.build.scope import Scope, unknown
+from tailrace.plan.expressions import conjuncts
+from tailrace.plan.nodes import Node
+from tailrace.plan.outer import Outer
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, location
+from tailrace.plan.sql.refuse import refuse_expression
 from tailrace.plan.typing import Types
 from tailrace.types import Column
 
@@ -70,7 +70,7 @@ class Environment:
         for node in tree.walk():
             if functions.is_aggregate(node):
                 message = f"aggregate {functions.name(node)}() cannot stand in {clause}"
-                raise SqlError(message=message + ("; use HAVING" if clause == "WHERE" else ""), **place(node))
+                raise SqlError(message=message + ("; use HAVING" if clause == "WHERE" else ""), **location(node))
         text = self.resolve(tree, relation)
         if not has_placeholder(text):
             self.require_boolean(relation.node.columns, text, tree, clause)
@@ -79,6 +79,4 @@ class Environment:
     def require_boolean(self, columns: Sequence[Column], text: str, origin: exp.Expr, clause: str) -> None:
         (found,) = self.types.of(columns, [text], [origin])
         if found not in ("boolean", "void"):
-            raise SqlError(message=f"{clause} needs a condition, not a value of type {found}", **place(origin))
-
-
+            raise SqlError(message=f"{clause} needs a condition, not a value of type {found}", **location(origin))

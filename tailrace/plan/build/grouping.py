@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.context import Environment, Relation
-from tailrace.plan.expressions import column, conjuncts, operand, parse_expr, position_of
 from tailrace.plan.build.grouping_sets import GROUPING, Sets, has_sets, read_sets, with_calls
+from tailrace.plan.build.placeholders import cut, has_placeholder, placeholders
+from tailrace.plan.build.scope import expand_aliases, output_name
+from tailrace.plan.build.subqueries import attached, restricted
+from tailrace.plan.build.tie_breaks import settled
+from tailrace.plan.expressions import column, conjuncts, operand, parse_expr, position_of
 from tailrace.plan.joining import selected
 from tailrace.plan.nodes import Aggregate, Call, Node, Project, column_of
 from tailrace.plan.outer import is_outer
-from tailrace.plan.build.placeholders import cut, has_placeholder, placeholders
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.sql.refuse import refuse_distinct_order, refuse_expression, refuse_grouping
-from tailrace.plan.build.scope import expand_aliases, output_name
-from tailrace.plan.build.tie_breaks import settled
-from tailrace.plan.build.subqueries import attached, restricted
 from tailrace.types import Column
 
 _WRAPPERS = (exp.WithinGroup, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
@@ -144,7 +144,7 @@ def _group_tree(tree: exp.Expr, items: Sequence[Item], aliases: dict[str, exp.Ex
     for node in tree.walk():
         if functions.is_aggregate(node):
             message = f"aggregate {functions.name(node)}() cannot be grouped by"
-            raise SqlError(message=message, **place(node))
+            raise SqlError(message=message, **location(node))
     return tree
 
 
@@ -152,7 +152,7 @@ def _ordinal(tree: exp.Literal, items: Sequence[Item]) -> exp.Expr:
     number = int(tree.name)
     if not 1 <= number <= len(items):
         message = f"GROUP BY {number}: the select list has {len(items)} columns"
-        raise SqlError(message=message, **place(tree))
+        raise SqlError(message=message, **location(tree))
     return items[number - 1].tree
 
 
@@ -195,7 +195,7 @@ def _over_groups(tree: exp.Expr, draft: _Draft, env: Environment) -> str:
         if position is not None:
             name = draft.relation.node.columns[position].name
             message = f"column {name!r} must be in GROUP BY or inside an aggregate"
-            raise SqlError(message=message, **place(node))
+            raise SqlError(message=message, **location(node))
         return node
 
     return generate(resolved.transform(rewrite, copy=False).unnest())
@@ -205,14 +205,14 @@ def _grouping(node: exp.Expr, draft: _Draft) -> str:
     """grouping(column) or grouping_id() of a resolved tree, over the Aggregate's output."""
     word = functions.name(node)
     if draft.sets is None:
-        raise SqlError(message=f"{word}() needs GROUP BY with ROLLUP, CUBE or GROUPING SETS", **place(node))
+        raise SqlError(message=f"{word}() needs GROUP BY with ROLLUP, CUBE or GROUPING SETS", **location(node))
     texts = [generate(a.unnest()) for a in node.expressions]
     if word == "grouping_id" and texts in ([], draft.groups):
         return draft.sets.grouping_id()
     if word == "grouping" and len(texts) == 1 and texts[0] in draft.groups:
         return draft.sets.grouping(draft.groups.index(texts[0]))
     wanted = "one column of GROUP BY" if word == "grouping" else "all columns of GROUP BY in their order, or none"
-    raise SqlError(message=f"{word}() takes {wanted}", **place(node))
+    raise SqlError(message=f"{word}() takes {wanted}", **location(node))
 
 
 def unwrapped(node: exp.Expr) -> exp.Expr:
@@ -233,7 +233,7 @@ def _add_call(node: exp.Expr, draft: _Draft) -> int:
         for inner in slot.walk():
             if functions.is_aggregate(inner):
                 message = f"aggregate {functions.name(inner)}() inside aggregate {functions.name(function)}()"
-                raise SqlError(message=message, **place(inner))
+                raise SqlError(message=message, **location(inner))
         # An argument without columns stays as it is: percentile's must be a literal, for one. Those that have
         # their own rule read a column in any case, so that SUM(1) is a sum like any other.
         reads = any(position_of(c) is not None or is_outer(c) for c in slot.find_all(exp.Column))

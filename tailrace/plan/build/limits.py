@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tailrace.errors import SqlError, Unsupported
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.grouping import Item
-from tailrace.plan.joining import selected
-from tailrace.plan.nodes import Node, Order, TopK
-from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.plan.build.scope import Scope, expand_aliases, is_bound, output_name, unknown
 from tailrace.plan.build.windows import has_window
+from tailrace.plan.joining import selected
+from tailrace.plan.nodes import Node, Order, TopK
+from tailrace.plan.sql.dialect import generate, location
+from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.types import is_scalar
 
 
@@ -37,7 +37,7 @@ def bounds(query: exp.Expr) -> tuple[int, int | None]:
     """OFFSET and LIMIT; (0, None) when there are none."""
     offset, limit = query.args.get("offset"), query.args.get("limit")
     if isinstance(limit, exp.Fetch):
-        raise unsupported("FETCH", limit if place(limit) else query, "write LIMIT")
+        raise unsupported("FETCH", limit if location(limit) else query, "write LIMIT")
     return _number(offset, "OFFSET") or 0, _number(limit, "LIMIT")
 
 
@@ -49,7 +49,7 @@ def _number(clause: exp.Expr | None, word: str) -> int | None:
         return None
     if isinstance(value, exp.Literal) and value.is_int:
         return int(value.name)
-    raise SqlError(message=f"{word} needs a whole number, not {generate(value)}", **place(clause))
+    raise SqlError(message=f"{word} needs a whole number, not {generate(value)}", **location(clause))
 
 
 def is_limited(query: exp.Expr) -> bool:
@@ -92,7 +92,7 @@ def _ordinal(tree: exp.Expr, items: Sequence[Item]) -> int | None:
         return None
     number = int(tree.name)
     if not 1 <= number <= len(items):
-        raise SqlError(message=f"ORDER BY {number}: the select list has {len(items)} columns", **place(tree))
+        raise SqlError(message=f"ORDER BY {number}: the select list has {len(items)} columns", **location(tree))
     return number - 1
 
 
@@ -126,7 +126,7 @@ def limited(node: Node, order: Order, query: exp.Expr, shown: int) -> Node:
             if not is_scalar(node.columns[position].type):
                 reason = "order by its elements or fields"
                 raise Unsupported(
-                    construct="LIMIT over an order by an array, map or struct", reason=reason, **place(query)
+                    construct="LIMIT over an order by an array, map or struct", reason=reason, **location(query)
                 )
         node = TopK(node, (), order, offset, limit, False)
     return selected(node, range(shown))

@@ -8,20 +8,19 @@ from dataclasses import replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import place
 from tailrace.plan.build.context import BuildQuery, Environment, Relation
-from tailrace.plan.joining import renamed
-from tailrace.plan.expressions import column
 from tailrace.plan.build.generators import NOTHING, is_generator, lateral_join, lateral_view, table_function
-from tailrace.plan.joining import filtered, joined
-from tailrace.plan.nodes import Join, JoinKind, Node, Project
 from tailrace.plan.build.pivot import pivoted
 from tailrace.plan.build.placeholders import has_placeholder
-from tailrace.plan.sql.refuse import refuse_clauses, refuse_relation, unsupported
 from tailrace.plan.build.scope import Entry, Scope, unknown
 from tailrace.plan.build.subqueries import joined_on
 from tailrace.plan.build.values import inline_table
+from tailrace.plan.expressions import column
+from tailrace.plan.joining import filtered, joined, renamed
+from tailrace.plan.nodes import Join, JoinKind, Node, Project
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import location
+from tailrace.plan.sql.refuse import refuse_clauses, refuse_relation, unsupported
 from tailrace.types import Column
 
 _KINDS: dict[tuple[str, str], JoinKind] = {
@@ -111,7 +110,7 @@ def _aliased(source: Node, node: exp.Expr, default: str | None) -> Relation:
     if alias is not None and names:
         if len(names) != len(source.columns):
             message = f"{len(names)} column aliases for {len(source.columns)} columns"
-            raise SqlError(message=message, **place(alias))
+            raise SqlError(message=message, **location(alias))
         source = renamed(source, names)
     return Relation(source, Scope.of(source, node.alias or default))
 
@@ -175,7 +174,7 @@ def _using(side: Relation, name: str, join: exp.Join) -> Entry:
     if not found:
         raise unknown("column", name, [e.name for e in side.scope.star()], _using_origin(join, name))
     if len(found) > 1:
-        raise SqlError(message=f"column {name!r} of USING is ambiguous", **place(_using_origin(join, name)))
+        raise SqlError(message=f"column {name!r} of USING is ambiguous", **location(_using_origin(join, name)))
     return found[0]
 
 

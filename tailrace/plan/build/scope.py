@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError, UnknownName
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.expressions import column, operand, with_fields
 from tailrace.plan.nodes import Node
 from tailrace.plan.outer import Outer
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, location
 
 _POSITIONAL = re.compile(r"_\d+\Z")
 
@@ -91,7 +91,7 @@ class Scope:
         if len(found) > 1:
             text = ".".join(p.name for p in node.parts)
             owners = [f"{e.qualifier}.{e.name}" if e.qualifier else e.name for e in found]
-            raise SqlError(message=f"column {text!r} is ambiguous: it may be {' or '.join(owners)}", **place(node))
+            raise SqlError(message=f"column {text!r} is ambiguous: it may be {' or '.join(owners)}", **location(node))
         return found[0]
 
     def resolve(self, tree: exp.Expr) -> exp.Expr:
@@ -151,7 +151,7 @@ class Scope:
             if isinstance(argument, exp.Star) and word == "count":
                 arguments.append(argument)
             elif word == "count" and argument.is_star:
-                raise SqlError(message="count(x.*) is no SQL; count(*) counts rows", **place(argument))
+                raise SqlError(message="count(x.*) is no SQL; count(*) counts rows", **location(argument))
             elif isinstance(argument, exp.Star) or (isinstance(argument, exp.Column) and argument.is_star):
                 entries = self.star(argument.args.get("table"))
                 arguments += [e.reference(argument) for e in entries]
@@ -161,7 +161,7 @@ class Scope:
 
 
 def unknown(kind: str, text: str, known: Iterable[str], node: exp.Expr) -> UnknownName:
-    return UnknownName(kind=kind, name=text, hint=hint(text, known), **place(node))
+    return UnknownName(kind=kind, name=text, hint=hint(text, known), **location(node))
 
 
 def hint(text: str, known: Iterable[str]) -> str:

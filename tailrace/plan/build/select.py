@@ -12,23 +12,30 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import place
 from tailrace.plan.build.context import Environment, Relation, Relations
-from tailrace.plan.joining import renamed
 from tailrace.plan.build.generators import arguments_first, generator_item, has_generator, spread
 from tailrace.plan.build.grouping import Item, aggregated
 from tailrace.plan.build.limits import is_limited, limited, readable, sorting
-from tailrace.plan.nodes import Node, Order, Project
 from tailrace.plan.build.placeholders import Held, cut
-from tailrace.plan.sql.refuse import refuse_by_name, refuse_clauses, refuse_distinct_on, refuse_recursive, refuse_relation, unsupported
 from tailrace.plan.build.relations import from_clause
 from tailrace.plan.build.scope import Scope, expand_aliases, output_name, unknown
 from tailrace.plan.build.setops import all_distinct, combined
 from tailrace.plan.build.subqueries import attached, restricted
-from tailrace.plan.typing import ExpressionFault, Typer, Types
 from tailrace.plan.build.values import inline_table
 from tailrace.plan.build.windows import has_window, over_groups, windowed, with_named
+from tailrace.plan.joining import renamed
+from tailrace.plan.nodes import Node, Order, Project
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import location
+from tailrace.plan.sql.refuse import (
+    refuse_by_name,
+    refuse_clauses,
+    refuse_distinct_on,
+    refuse_recursive,
+    refuse_relation,
+    unsupported,
+)
+from tailrace.plan.typing import ExpressionFault, Typer, Types
 from tailrace.types import Column, arrow
 
 __all__ = ["Built", "ExpressionFault", "Typer", "Types", "build", "build_view"]
@@ -61,7 +68,7 @@ def _require_storable(node: Node, query: exp.Expr) -> None:
     """A view's columns have names of their own and types that the store holds."""
     seen: set[str] = set()
     for index, item in enumerate(node.columns):
-        at, name = _item_place(query, index, len(node.columns)), item.name.lower()
+        at, name = _item_location(query, index, len(node.columns)), item.name.lower()
         if name in seen:
             message = f"two columns of the view are called {item.name!r}; give one an alias with AS"
             raise SqlError(message=message, **at)
@@ -74,9 +81,9 @@ def _require_storable(node: Node, query: exp.Expr) -> None:
         seen.add(name)
 
 
-def _item_place(query: exp.Expr, index: int, count: int) -> dict[str, int]:
+def _item_location(query: exp.Expr, index: int, count: int) -> dict[str, int]:
     items = query.expressions if isinstance(query, exp.Select) else []
-    return place(items[index] if len(items) == count else query)
+    return location(items[index] if len(items) == count else query)
 
 
 def _query(query: exp.Expr, env: Environment) -> Node:
@@ -121,7 +128,7 @@ def _with_ctes(query: exp.Expr, env: Environment) -> Environment:
         names = [c.name for c in cte.args["alias"].args.get("columns") or ()]
         if names and len(names) != len(node.columns):
             message = f"{len(names)} column names for {len(node.columns)} columns of {cte.alias!r}"
-            raise SqlError(message=message, **place(cte))
+            raise SqlError(message=message, **location(cte))
         env = env.with_cte(cte.alias, renamed(node, names) if names else node)
     return env
 
@@ -143,7 +150,9 @@ def _select(select: exp.Select, env: Environment) -> Built:
     node = _selected(select, relation, items, hidden, env)
     if select.args.get("distinct") is not None:
         if hidden:
-            raise SqlError(message="ORDER BY of SELECT DISTINCT needs a column that it shows", **place(hidden[0].tree))
+            raise SqlError(
+                message="ORDER BY of SELECT DISTINCT needs a column that it shows", **location(hidden[0].tree)
+            )
         node = all_distinct(node)
     return Built(limited(node, sort.order, select, len(items)) if is_limited(select) else node, sort.order)
 
@@ -216,7 +225,7 @@ def _items(select: exp.Select, scope: Scope, held: Held) -> list[Item]:
                 aliases.setdefault(reference.name.lower(), reference)
             continue
         if isinstance(tree, exp.Aliases):
-            raise SqlError(message="an expression has one alias", **place(tree))
+            raise SqlError(message="an expression has one alias", **location(tree))
         name = tree.alias if isinstance(tree, exp.Alias) else output_name(tree)
         body = cut(tree.this if isinstance(tree, exp.Alias) else tree, held)
         body = expand_aliases(body, aliases, lambda c: scope.find(c) is None)

@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql.dialect import place
 from tailrace.plan.build.context import Environment
-from tailrace.plan.joining import renamed
 from tailrace.plan.expressions import cast, column
-from tailrace.plan.joining import filtered, selected
+from tailrace.plan.joining import filtered, renamed, selected
 from tailrace.plan.nodes import Aggregate, Call, Generate, Node, Project, UnionAll
+from tailrace.plan.sql.dialect import location
 from tailrace.types import Column
 
 _THERE, _NOT = "CAST(1 AS BIGINT)", "CAST(0 AS BIGINT)"
@@ -77,7 +76,7 @@ def _aligned(query: exp.SetOperation, left: Node, right: Node, env: Environment)
     word = query.key.upper()
     if len(left.columns) != len(right.columns):
         message = f"{word} of {len(left.columns)} and {len(right.columns)} columns"
-        raise SqlError(message=message, **place(query.expression))
+        raise SqlError(message=message, **location(query.expression))
     pairs = zip(left.columns, right.columns, strict=True)
     types = [env.types.common(one.type, other.type) for one, other in pairs]
     names = [c.name for c in left.columns]

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from tailrace.errors import SqlError, UnknownName
 from tailrace.plan.build.decorrelate import Decorrelation
-from tailrace.plan.sql.dialect import generate, place
+from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.build.context import Environment, Relation
 from tailrace.plan.expressions import operand, parse_expr, refs, remap, shift
 from tailrace.plan.joining import filtered, joined
@@ -173,7 +173,7 @@ class _Work:
         operands = [generate(o.unnest()) for o in call.expressions[1:]]
         if len(operands) != len(plan.columns):
             message = f"{len(operands)} values IN a subquery of {len(plan.columns)} columns"
-            raise SqlError(message=message, **place(outer.origin))
+            raise SqlError(message=message, **location(outer.origin))
         return Membership(self.node, operands, outer.lift(plan), outer.types)
 
 

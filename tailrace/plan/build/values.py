@@ -7,11 +7,11 @@ from functools import reduce
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.context import Environment
-from tailrace.plan.expressions import cast, parse_expr
 from tailrace.plan.build.generators import NOTHING
+from tailrace.plan.expressions import cast, parse_expr
 from tailrace.plan.nodes import Generate, Node, Project
+from tailrace.plan.sql.dialect import generate, location
 from tailrace.types import Column
 
 
@@ -21,7 +21,7 @@ def inline_table(values: exp.Values, env: Environment) -> Node:
     for row in rows:
         if len(row) != len(rows[0]):
             message = f"a row of VALUES has {len(row)} columns, the first one {len(rows[0])}"
-            raise SqlError(message=message, **place(row[0] if row else values))
+            raise SqlError(message=message, **location(row[0] if row else values))
     texts = [[env.resolve(item, NOTHING) for item in row] for row in rows]
     flat = env.types.of((), [t for row in texts for t in row], [item for row in rows for item in row])
     width = len(rows[0])

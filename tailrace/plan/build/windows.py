@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from tailrace.errors import Unsupported
 from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, place
+from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.build.context import Environment, Relation
 from tailrace.plan.expressions import column
 from tailrace.plan.build.grouping import Item, slots, unwrapped, without_filter
@@ -229,4 +229,4 @@ def _require_decided(node: Node, partition: Key, order: Order, call: WindowCall,
         reason = "its ORDER BY leaves the order of equal rows open; add the key to it, or a ROWS frame"
     else:
         return
-    raise Unsupported(construct=f"nondeterministic function {call.function}() OVER", reason=reason, **place(window))
+    raise Unsupported(construct=f"nondeterministic function {call.function}() OVER", reason=reason, **location(window))

@@ -85,7 +85,7 @@ class _Draft:
 
 def read_columns(words: Words, table: str) -> tuple[tuple[Column, ...], tuple[str, ...]]:
     """The parenthesised part of CREATE TABLE: the columns, and the names of the key's."""
-    at = words.place()
+    at = words.location()
     draft = _Draft(table)
     words.expect("(")
     while True:
@@ -97,25 +97,25 @@ def read_columns(words: Words, table: str) -> tuple[tuple[Column, ...], tuple[st
 
 
 def _read_constraint(words: Words, draft: _Draft) -> None:
-    at = words.place()
+    at = words.location()
     if words.accept("CONSTRAINT"):
         words.name("constraint")
     if not words.accept("PRIMARY", "KEY"):
         reason = "a table has columns and a primary key only"
-        raise Unsupported(construct=f"constraint {words.peek()}", reason=reason, **words.place())
+        raise Unsupported(construct=f"constraint {words.peek()}", reason=reason, **words.location())
     words.expect("(")
-    names = [(words.place(), words.name("column"))]
+    names = [(words.location(), words.name("column"))]
     while words.accept(","):
-        names.append((words.place(), words.name("column")))
+        names.append((words.location(), words.name("column")))
     words.expect(")")
     draft.set_key([(name, where) for where, name in names], at)
 
 
 def _read_column(words: Words, draft: _Draft) -> None:
-    at, name = words.place(), words.name("column")
+    at, name = words.location(), words.name("column")
     draft.add(name, _read_type(words), at)
     while words.peek() not in (",", ")", ""):
-        where = words.place()
+        where = words.location()
         if words.accept("PRIMARY", "KEY"):
             draft.set_key([(name, where)], where)
         elif words.accept("NOT", "NULL"):
@@ -125,7 +125,7 @@ def _read_column(words: Words, draft: _Draft) -> None:
 
 
 def _read_type(words: Words) -> str:
-    at, word = words.place(), words.peek()
+    at, word = words.location(), words.peek()
     if word in (",", ")", ""):
         raise words.fault("a type")
     words.next()
@@ -169,7 +169,7 @@ def _bracketed(words: Words) -> str:
     text, depth = "", 0
     while True:
         if not words.peek():
-            raise SyntaxFault(message="a type's < has no >", **words.place())
+            raise SyntaxFault(message="a type's < has no >", **words.location())
         word = words.next().text
         depth += word.count("<") - word.count(">")
         text += word.upper()

@@ -147,16 +147,16 @@ def _fault(error: ParseError | TokenError, sql: str) -> SyntaxFault:
     # sqlglot gives the offset where the string begins; of a comment it says nothing.
     what, offset = (found[1], int(found[2])) if found else ("/*", sql.rfind("/*"))
     if 0 <= offset < len(sql):
-        return SyntaxFault(message=f"{what} is opened and never closed", **place_at(sql, offset))
+        return SyntaxFault(message=f"{what} is opened and never closed", **location_at(sql, offset))
     return SyntaxFault(message=_ANSI.sub("", str(error)).splitlines()[0])
 
 
-def place_at(sql: str, offset: int) -> dict[str, int]:
+def location_at(sql: str, offset: int) -> dict[str, int]:
     before = sql[:offset]
     return {"line": before.count("\n") + 1, "column": offset - before.rfind("\n")}
 
 
-def place(node: exp.Expr) -> dict[str, int]:
+def location(node: exp.Expr) -> dict[str, int]:
     """Line and column (both from 1) where `node` begins in the text, as keywords for an error."""
     placed = [node] if "line" in node.meta else [n for n in node.walk() if "line" in n.meta]
     if not placed:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from tailrace.errors import Unsupported
-from tailrace.plan.sql.dialect import place
+from tailrace.plan.sql.dialect import location
 
 
 def _words(text: str) -> frozenset[str]:
@@ -166,7 +166,7 @@ def require_deterministic_call(node: exp.Expr, word: str) -> None:
         raise nondeterministic(word, node)
     require_repeatable(node, word)
     if word in ORDER_DEPENDENT and not _is_ordered(node, word):
-        raise Unsupported(construct=f"nondeterministic function {word}()", reason=_advice(word), **place(node))
+        raise Unsupported(construct=f"nondeterministic function {word}()", reason=_advice(word), **location(node))
 
 
 def require_repeatable(node: exp.Expr, word: str) -> None:
@@ -177,17 +177,17 @@ def require_repeatable(node: exp.Expr, word: str) -> None:
         reason = "which of several most frequent values it takes is not defined; write mode(x, true) for the least"
     elif word == "measure":
         reason = "it is of metric views, which Tailrace has not; write the aggregate itself"
-        raise Unsupported(construct="measure()", reason=reason, **place(node))
+        raise Unsupported(construct="measure()", reason=reason, **location(node))
     else:
         return
-    raise Unsupported(construct=f"nondeterministic function {word}()", reason=reason, **place(node))
+    raise Unsupported(construct=f"nondeterministic function {word}()", reason=reason, **location(node))
 
 
 def nondeterministic(word: str, node: exp.Expr) -> Unsupported:
     return Unsupported(
         construct=f"nondeterministic function {word}()",
         reason="its value would change without any row changing; store the value in a column instead",
-        **place(node),
+        **location(node),
     )
 
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 from tailrace import types
 from tailrace.errors import SqlError, UnknownName, Unsupported
 from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import place
+from tailrace.plan.sql.dialect import location
 from tailrace.types import Column
 
 
@@ -23,11 +23,11 @@ def relations(query: exp.Expr, known: Collection[str]) -> list[str]:
             continue  # a table function
         if table.args.get("db"):
             reason = "a store is one database; leave the part before the dot out"
-            raise Unsupported(construct="a qualified name", reason=reason, **place(table))
+            raise Unsupported(construct="a qualified name", reason=reason, **location(table))
         if name in known:
             found.append(name)
         elif name not in ctes:
-            raise UnknownName(kind="table or view", name=table.name, **place(table))
+            raise UnknownName(kind="table or view", name=table.name, **location(table))
     return list(dict.fromkeys(found))
 
 
@@ -41,10 +41,10 @@ def require_deterministic(query: exp.Expr, columns: Collection[str]) -> None:
         if word is not None and not (word in functions.ORDER_DEPENDENT and _over_an_order(node)):
             functions.require_deterministic_call(node, word)
         if isinstance(node, exp.TableSample):
-            raise Unsupported(construct="TABLESAMPLE", reason="it draws other rows each time", **place(node))
+            raise Unsupported(construct="TABLESAMPLE", reason="it draws other rows each time", **location(node))
         if isinstance(node, exp.Query) and node.args.get("limit") and not node.args.get("order"):
             reason = "which rows stay is not decided; add ORDER BY columns that decide it"
-            raise Unsupported(construct="LIMIT without ORDER BY", reason=reason, **place(node.args["limit"]))
+            raise Unsupported(construct="LIMIT without ORDER BY", reason=reason, **location(node.args["limit"]))
         bare = isinstance(node, exp.Column) and len(node.parts) == 1 and node.name.lower() in functions.BARE
         if bare and node.name.lower() not in columns:
             raise functions.nondeterministic(node.name.lower(), node)

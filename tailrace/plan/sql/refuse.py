@@ -11,13 +11,13 @@ from sqlglot import exp
 
 from tailrace.errors import Unsupported
 from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import place
+from tailrace.plan.sql.dialect import location
 
 NOT_YET = "not maintained incrementally yet"
 
 
 def unsupported(construct: str, node: exp.Expr, reason: str = NOT_YET) -> Unsupported:
-    return Unsupported(construct=construct, reason=reason, **place(node))
+    return Unsupported(construct=construct, reason=reason, **location(node))
 
 
 # Clauses of a query, by sqlglot's argument name, in the order a user would rather hear of them.
@@ -44,7 +44,7 @@ def refuse_clauses(query: exp.Expr) -> None:
             continue
         first = clause[0] if isinstance(clause, list) else clause
         # A clause of literals alone has places too; one of nothing takes its query's.
-        raise unsupported(construct, first if place(first) else query)
+        raise unsupported(construct, first if location(first) else query)
 
 
 def refuse_grouping(group: exp.Expr) -> None:

@@ -123,12 +123,12 @@ def _refused(words: Words) -> SqlError:
         "LOAD",
     )
     if not known:
-        return SyntaxFault(message=f"no statement begins with {words.text!r}; {_OTHERWISE}", **words.place())
-    return Unsupported(construct=start, reason=_INSTEAD.get(start, _OTHERWISE), **words.place())
+        return SyntaxFault(message=f"no statement begins with {words.text!r}; {_OTHERWISE}", **words.location())
+    return Unsupported(construct=start, reason=_INSTEAD.get(start, _OTHERWISE), **words.location())
 
 
 def _create(words: Words) -> CreateTable | CreateView:
-    at = words.place()
+    at = words.location()
     or_replace = words.accept("OR", "REPLACE")
     if words.accept("TABLE"):
         if or_replace:
@@ -137,8 +137,8 @@ def _create(words: Words) -> CreateTable | CreateView:
     if words.accept("MATERIALIZED", "VIEW"):
         return _create_view(words, or_replace)
     if words.peek() == "VIEW":
-        raise Unsupported(construct="CREATE VIEW", reason="say CREATE MATERIALIZED VIEW", **words.place())
-    raise Unsupported(construct=f"CREATE {words.peek()}", reason=_OTHERWISE, **words.place())
+        raise Unsupported(construct="CREATE VIEW", reason="say CREATE MATERIALIZED VIEW", **words.location())
+    raise Unsupported(construct=f"CREATE {words.peek()}", reason=_OTHERWISE, **words.location())
 
 
 def _create_table(words: Words) -> CreateTable:
@@ -146,11 +146,11 @@ def _create_table(words: Words) -> CreateTable:
     name = words.relation()
     if words.peek() == "AS":
         reason = "create the table with its columns, then put the rows"
-        raise Unsupported(construct="CREATE TABLE ... AS", reason=reason, **words.place())
+        raise Unsupported(construct="CREATE TABLE ... AS", reason=reason, **words.location())
     columns, key = read_columns(words, name)
     if words.peek():
         reason = "a table has columns and a primary key only"
-        raise Unsupported(construct=f"{words.peek()} in CREATE TABLE", reason=reason, **words.place())
+        raise Unsupported(construct=f"{words.peek()} in CREATE TABLE", reason=reason, **words.location())
     return CreateTable(name, columns, key, if_not_exists)
 
 
@@ -159,11 +159,11 @@ def _create_view(words: Words, or_replace: bool) -> CreateView:
     name = words.relation()
     if words.peek() == "(":
         reason = "name the columns in its SELECT, with AS"
-        raise Unsupported(construct="a column list of a view", reason=reason, **words.place())
+        raise Unsupported(construct="a column list of a view", reason=reason, **words.location())
     refresh = _refresh(words)
     if words.peek() not in ("AS", ""):
         reason = "a view has a name, WITH (refresh = ...) and a query only"
-        raise Unsupported(construct=f"{words.peek()} in CREATE MATERIALIZED VIEW", reason=reason, **words.place())
+        raise Unsupported(construct=f"{words.peek()} in CREATE MATERIALIZED VIEW", reason=reason, **words.location())
     words.expect("AS")
     text = words.rest()
     return CreateView(name, text, parse_query(words.only_rest()), if_not_exists, or_replace, refresh)
@@ -174,11 +174,11 @@ def _refresh(words: Words) -> Refresh:
     if not words.accept("WITH"):
         return "incremental"
     words.expect("(")
-    at, option = words.place(), words.name("option").lower()
+    at, option = words.location(), words.name("option").lower()
     if option != "refresh":
         raise Unsupported(construct=f"option {option}", reason="a view has one option: refresh", **at)
     words.expect("=")
-    at, chosen = words.place(), words.next().text.lower()
+    at, chosen = words.location(), words.next().text.lower()
     policy = next((p for p in POLICIES if p == chosen), None)
     if policy is None:
         known = ", ".join(f"'{p}'" for p in POLICIES)
@@ -191,7 +191,7 @@ def parse_query(sql: str) -> exp.Expr:
     """The tree of one query, for `build`."""
     found = dialect.parse(sql)
     if len(found) != 1 or not isinstance(found[0], exp.Query | exp.Values):
-        where = dialect.place(found[0]) if found else {}
+        where = dialect.location(found[0]) if found else {}
         raise SyntaxFault(message="a view needs one query (SELECT ...)", **where)
     return found[0]
 
@@ -201,12 +201,12 @@ def only_query(found: list[exp.Expr]) -> list[exp.Expr]:
     for tree in found:
         table = isinstance(tree, exp.Alias) and tree.this.name.upper() == "TABLE"  # so sqlglot reads TABLE t
         if not (table or isinstance(tree, exp.Query | exp.Values)) or tree.find(*_WRITING):
-            raise Unsupported(construct="a statement that is no query", reason=_OTHERWISE, **dialect.place(tree))
+            raise Unsupported(construct="a statement that is no query", reason=_OTHERWISE, **dialect.location(tree))
     return found
 
 
 def _drop(words: Words) -> Drop:
-    at = words.place()
+    at = words.location()
     kind: Literal["table", "view"]
     if words.accept("TABLE"):
         kind = "table"
@@ -221,7 +221,7 @@ def _drop(words: Words) -> Drop:
 
 
 def _show(words: Words) -> Show:
-    at, what = words.place(), words.remaining().upper()
+    at, what = words.location(), words.remaining().upper()
     if what == "TABLES":
         return Show("tables")
     if what in ("VIEWS", "MATERIALIZED VIEWS"):

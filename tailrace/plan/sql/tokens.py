@@ -36,7 +36,7 @@ class Words:
 
     def next(self) -> Token:
         if self._at >= len(self._words):
-            raise SyntaxFault(message="the statement ends too early", **self.place())
+            raise SyntaxFault(message="the statement ends too early", **self.location())
         self._at += 1
         return self._words[self._at - 1]
 
@@ -57,18 +57,18 @@ class Words:
 
     def fault(self, wanted: str) -> SyntaxFault:
         found = repr(self.text) if self.text else "the end"
-        return SyntaxFault(message=f"expected {wanted}, found {found}", **self.place())
+        return SyntaxFault(message=f"expected {wanted}, found {found}", **self.location())
 
-    def place(self) -> dict[str, int]:
+    def location(self) -> dict[str, int]:
         """Where the coming word is (at the end: where the text ends)."""
         if self._at < len(self._words):
-            return _place(self._words[self._at])
+            return _location(self._words[self._at])
         last = self._words[-1]
         return {"line": last.line, "column": last.col + 1}
 
     def name(self, kind: str) -> str:
         """An identifier, quoted or not."""
-        at = self.place()
+        at = self.location()
         quoted = self.peek().startswith("`")
         if self._at >= len(self._words) or not (quoted or re.fullmatch(r"\w+", self.text)):
             raise self.fault(f"the name of a {kind}")
@@ -80,7 +80,7 @@ class Words:
 
     def relation(self) -> str:
         """The name of a table or view, lower-cased."""
-        at, name = self.place(), self.name("table or view")
+        at, name = self.location(), self.name("table or view")
         if self.peek() == ".":
             reason = "a store is one database; leave the part before the dot out"
             raise Unsupported(construct="a qualified name", reason=reason, **at)
@@ -132,5 +132,5 @@ def _words(token: Token) -> list[Token]:
     return found
 
 
-def _place(token: Token) -> dict[str, int]:
+def _location(token: Token) -> dict[str, int]:
     return {"line": token.line, "column": max(token.col - (token.end - token.start), 1)}
