@@ -11,7 +11,7 @@ from tailrace.plan.explain import compact
 
 
 @pytest.mark.parametrize(
-    ("sql", "kind", "name", "place", "hint"),
+    ("sql", "kind", "name", "location", "hint"),
     [
         ("select zz from t", "column", "zz", (1, 8), ""),
         ("select id,\n  prise from orders", "column", "prise", (2, 3), "price"),
@@ -31,16 +31,16 @@ from tailrace.plan.explain import compact
         ("select transform(xs, x -> y + 1) as z from nested", "column", "y", (1, 27), ""),
     ],
 )
-def test_unknown_names(sql: str, kind: str, name: str, place: tuple[int, int], hint: str) -> None:
+def test_unknown_names(sql: str, kind: str, name: str, location: tuple[int, int], hint: str) -> None:
     with pytest.raises(UnknownName) as caught:
         Sketch().build(sql)
     error = caught.value
-    assert (error.kind, error.name, (error.line, error.column)) == (kind, name, place)
+    assert (error.kind, error.name, (error.line, error.column)) == (kind, name, location)
     assert error.hint == (f"; did you mean {hint!r}?" if hint else "")
 
 
 @pytest.mark.parametrize(
-    ("sql", "says", "place"),
+    ("sql", "says", "location"),
     [
         ("select a from t, u", "ambiguous: it may be t.a or u.a", (1, 8)),
         ("select x from (select a as x, b as x from t) s", "ambiguous", (1, 8)),
@@ -66,11 +66,11 @@ def test_unknown_names(sql: str, kind: str, name: str, place: tuple[int, int], h
         ("select a as _weight from t", "'_weight'", (1, 8)),
     ],
 )
-def test_faults(sql: str, says: str, place: tuple[int, int]) -> None:
+def test_faults(sql: str, says: str, location: tuple[int, int]) -> None:
     with pytest.raises(SqlError) as caught:
         Sketch().build(sql)
     assert says in str(caught.value)
-    assert (caught.value.line, caught.value.column) == place
+    assert (caught.value.line, caught.value.column) == location
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.title) for c in cases("names")])

@@ -20,7 +20,7 @@ from tailrace.plan.joining import filtered, joined, renamed
 from tailrace.plan.nodes import Join, JoinKind, Node, Project
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import location
-from tailrace.plan.sql.refuse import refuse_clauses, refuse_relation, unsupported
+from tailrace.plan.sql.refuse import refuse_clauses, unsupported, unsupported_relation
 from tailrace.types import Column
 
 _KINDS: dict[tuple[str, str], JoinKind] = {
@@ -83,7 +83,7 @@ def _factor(node: exp.Expr, env: Environment, build_query: BuildQuery) -> Relati
         return _pivots(_aliased(inline_table(node, env), node, None), node, env)
     if isinstance(node, exp.Table | exp.Lateral) and (is_generator(node.this) or functions.name(node.this) == "range"):
         return _pivots(table_function(node, env), node, env)
-    raise refuse_relation(node)
+    raise unsupported_relation(node)
 
 
 def _subquery(node: exp.Subquery, env: Environment, build_query: BuildQuery) -> Relation:

@@ -114,7 +114,7 @@ class Scope:
 
     def _unknown(self, node: exp.Column) -> SqlError:
         text = ".".join(p.name for p in node.parts)
-        if len(node.parts) == 1 and text.lower() in functions.BARE:
+        if len(node.parts) == 1 and text.lower() in functions.PARENTHESES_OPTIONAL:
             return functions.nondeterministic(text.lower(), node)
         return unknown("column", text, sorted({e.name for e in self.entries}), node)
 

@@ -32,8 +32,8 @@ from tailrace.plan.sql.refuse import (
     refuse_clauses,
     refuse_distinct_on,
     refuse_recursive,
-    refuse_relation,
     unsupported,
+    unsupported_relation,
 )
 from tailrace.plan.typing import ExpressionFault, Typer, Types
 from tailrace.types import Column, arrow
@@ -104,7 +104,7 @@ def _built(query: exp.Expr, env: Environment) -> Built:
         return _ordered(node, query, env)
     if isinstance(query, exp.Values):
         return _ordered(inline_table(query, env), query, env)
-    raise refuse_relation(query)
+    raise unsupported_relation(query)
 
 
 def _ordered(node: Node, query: exp.Expr, env: Environment) -> Built:
