@@ -1,4 +1,4 @@
-"""What names mean, and the errors when they mean nothing."""
+"""Name resolution, and the errors for unknown and ambiguous names."""
 
 from __future__ import annotations
 

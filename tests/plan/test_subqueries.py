@@ -1,4 +1,4 @@
-"""Subqueries in expressions: the joins they become."""
+"""Subqueries in expressions are planned as joins."""
 
 from __future__ import annotations
 
