@@ -175,7 +175,7 @@ def require_repeatable(node: exp.Expr, word: str) -> None:
     if word in ESTIMATES:
         reason = f"its result depends on how Spark merges parts of a group; {ESTIMATES[word]}"
     elif word == "mode" and not _is_ordered(node, word):
-        reason = "its result is undefined if several values are most frequent; mode(x, true) takes the smallest"
+        reason = "its result is undefined if several values are most frequent; write mode(x, true) for the smallest"
     elif word == "measure":
         reason = "it reads metric views, which Tailrace does not have; write the aggregate itself"
         raise Unsupported(construct="measure()", reason=reason, **location(node))
