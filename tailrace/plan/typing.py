@@ -10,7 +10,7 @@ from sqlglot import exp
 from tailrace.errors import SqlError
 from tailrace.plan.nodes import column_of
 from tailrace.plan.outer import typed
-from tailrace.plan.sql.dialect import place
+from tailrace.plan.sql.dialect import location
 from tailrace.types import Column
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
@@ -92,4 +92,4 @@ def _family(kind: str) -> str:
 def _placed(fault: ExpressionFault, origins: Sequence[exp.Expr | None]) -> SqlError:
     index = fault.data.get("index")
     origin = origins[index] if index is not None and index < len(origins) else None
-    return SqlError(message=fault.message, **(place(origin) if origin is not None else {}))
+    return SqlError(message=fault.message, **(location(origin) if origin is not None else {}))

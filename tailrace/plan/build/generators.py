@@ -14,15 +14,15 @@ from dataclasses import replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.build.context import Environment, Relation
+from tailrace.plan.expressions import parse_expr
 from tailrace.plan.build.grouping import Item
+from tailrace.plan.nodes import Generate, Key, Node, OneRow
+from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.plan.build.scope import Entry, Scope
 from tailrace.plan.build.subqueries import restricted
-from tailrace.plan.expressions import parse_expr
-from tailrace.plan.nodes import Generate, Key, Node, OneRow
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, place
-from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.types import Column, fields_of
 
 NOTHING = Relation(OneRow(), Scope(()))
@@ -66,7 +66,7 @@ def _made(word: str, call: exp.Expr, types: Sequence[str]) -> tuple[list[Column]
     if base == "inline" and first.startswith("array<struct<"):
         return [Column(*field.split(":", 1)) for field in fields_of(first[6:-1])], None
     if base in ("explode", "posexplode", "inline"):
-        raise SqlError(message=f"{word}() of type {first or 'nothing'}", **place(call))
+        raise SqlError(message=f"{word}() of type {first or 'nothing'}", **location(call))
     raise unsupported(f"table-generating function {word}()", call)
 
 
@@ -74,7 +74,7 @@ def _stacked(call: exp.Expr, types: Sequence[str]) -> tuple[list[Column], Key | 
     """stack(n, a, b, ...): n rows, the arguments one after the other."""
     count = call.expressions[0] if call.expressions else None
     if not isinstance(count, exp.Literal) or not count.is_int or int(count.name) < 1 or len(types) < 2:
-        raise SqlError(message="stack() needs a number of rows and values for them", **place(call))
+        raise SqlError(message="stack() needs a number of rows and values for them", **location(call))
     rows, values = int(count.name), types[1:]
     width = -(-len(values) // rows)
     known = [next((t for t in values[i::width] if t != "void"), "void") for i in range(width)]
@@ -120,7 +120,7 @@ def _range(call: exp.Expr) -> Node:
     except ValueError:
         numbers = []
     if not 1 <= len(numbers) <= 4 or (len(numbers) > 2 and numbers[2] == 0):
-        raise SqlError(message="range() needs whole numbers: an end, or a start, an end and a step", **place(call))
+        raise SqlError(message="range() needs whole numbers: an end, or a start, an end and a step", **location(call))
     start, end, step = (0, numbers[0], 1) if len(numbers) == 1 else (*numbers, 1)[:3]
     count = len(range(start, end, step))
     last = start + (count - 1) * step
@@ -136,7 +136,7 @@ def _beside(relation: Relation, node: Node, origin: exp.Expr) -> Relation:
     names = [c.name for c in alias.args.get("columns") or ()] if alias is not None else []
     if names and len(names) != len(made):
         message = f"{len(names)} column aliases for {len(made)} columns"
-        raise SqlError(message=message, **place(origin))
+        raise SqlError(message=message, **location(origin))
     qualifier = origin.alias.lower() or None
     named = names or [c.name for c in made]
     return Relation(
@@ -202,7 +202,7 @@ def spread(relation: Relation, items: Sequence[Item], env: Environment) -> tuple
         names = item.names or [c.name for c in node.output]
         if len(names) != len(node.output):
             message = f"{len(names)} aliases for {len(node.output)} columns of {functions.name(item.tree)}()"
-            raise SqlError(message=message, **place(item.tree))
+            raise SqlError(message=message, **location(item.tree))
         entries = [Entry(None, name, width + i) for i, name in enumerate(names)]
         first[number] = entries[0]
         result += [Item(e.name, e.reference(item.tree)) for e in entries]

@@ -13,16 +13,16 @@ from functools import reduce
 from sqlglot import exp
 
 from tailrace.errors import SqlError
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.build.context import Environment, Relation
+from tailrace.plan.expressions import cast, column, parse_expr, refs
 from tailrace.plan.build.generators import NOTHING
 from tailrace.plan.build.grouping import Item, aggregated
-from tailrace.plan.build.scope import Entry, Scope, output_name
-from tailrace.plan.expressions import cast, column, parse_expr, refs
 from tailrace.plan.joining import filtered
 from tailrace.plan.nodes import Generate, Node, Project
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.sql.refuse import refuse_expression, unsupported
+from tailrace.plan.build.scope import Entry, Scope, output_name
 from tailrace.types import Column
 
 # Types for which Spark aggregates by group and value first: a value without rows then gives NULL, even of COUNT.
@@ -64,7 +64,7 @@ def _pivot(relation: Relation, pivot: exp.Pivot, env: Environment) -> Relation:
         parts = _parts(value, len(columns), env)
         condition = _equal(columns, [cast(p, t) for p, t in zip(parts, types, strict=True)])
         if generate(condition) in seen:
-            raise SqlError(message="PIVOT names a value twice", **place(value))
+            raise SqlError(message="PIVOT names a value twice", **location(value))
         seen.add(generate(condition))
         for call in calls:
             name = _value_name(value) if len(calls) == 1 else f"{_value_name(value)}_{call.name}"
@@ -82,7 +82,7 @@ class _Aggregate:
         self.name = tree.alias if isinstance(tree, exp.Alias) else output_name(tree)
         refuse_expression(self.tree)
         if not functions.has_aggregate(self.tree):
-            raise SqlError(message="PIVOT needs an aggregate such as SUM(x)", **place(tree))
+            raise SqlError(message="PIVOT needs an aggregate such as SUM(x)", **location(tree))
         self.text = generate(relation.scope.resolve(self.tree))
         (self.type,) = env.types.of(relation.node.columns, [self.text], [self.tree])
 
@@ -111,7 +111,7 @@ def _parts(value: exp.Expr, count: int, env: Environment) -> list[str]:
     tree = value.this if isinstance(value, exp.PivotAlias | exp.Alias) else value
     parts = tree.expressions if isinstance(tree, exp.Tuple) and count > 1 else [tree]
     if len(parts) != count:
-        raise SqlError(message=f"PIVOT over {count} columns, and a value of {len(parts)}", **place(value))
+        raise SqlError(message=f"PIVOT over {count} columns, and a value of {len(parts)}", **location(value))
     return [env.resolve(part, NOTHING) for part in parts]
 
 
@@ -150,7 +150,7 @@ def _unpivot(relation: Relation, pivot: exp.Pivot, env: Environment) -> Relation
     for item, (_, texts) in zip(field.expressions, rows, strict=True):
         if len(texts) != len(values):
             message = f"UNPIVOT into {len(values)} columns, of {len(texts)}"
-            raise SqlError(message=message, **place(item))
+            raise SqlError(message=message, **location(item))
     columns = relation.node.columns
     kinds = [env.types.of(columns, [texts[i] for _, texts in rows]) for i in range(len(values))]
     types = [reduce(env.types.common, found) for found in kinds]

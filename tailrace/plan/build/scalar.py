@@ -14,13 +14,13 @@ from sqlglot import exp
 
 from tailrace.errors import SqlError
 from tailrace.plan.build.decorrelate import Decorrelation, Lifted
+from tailrace.plan.sql.dialect import location
 from tailrace.plan.build.emptiness import is_null_over_nothing, or_empty
 from tailrace.plan.expressions import column, conjoin, conjuncts, parse_expr, position_of, substitute
 from tailrace.plan.facts import at_most_one, one_row
 from tailrace.plan.joining import joined, selected
 from tailrace.plan.nodes import Aggregate, Call, Filter, Join, JoinKind, Node, Project
 from tailrace.plan.outer import outer_refs, reads_outer, with_outer
-from tailrace.plan.sql.dialect import place
 from tailrace.plan.sql.refuse import unsupported
 from tailrace.types import is_scalar
 
@@ -47,7 +47,7 @@ def scalar(left: Node, plan: Node, outer: Decorrelation, *, needed: bool) -> tup
     """
     if len(plan.columns) != 1:
         message = f"a scalar subquery has one column, not {len(plan.columns)}"
-        raise SqlError(message=message, **place(outer.origin))
+        raise SqlError(message=message, **location(outer.origin))
     if not reads_outer(plan, outer.depth) and one_row(plan):
         return Join(left, plan, "inner", (), (), ()), column(len(left.columns))
     total = _total(plan)
