@@ -14,15 +14,15 @@ from dataclasses import replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.build.context import Environment, Relation
-from tailrace.plan.expressions import parse_expr
 from tailrace.plan.build.grouping import Item
-from tailrace.plan.nodes import Generate, Key, Node, OneRow
-from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.plan.build.scope import Entry, Scope
 from tailrace.plan.build.subqueries import restricted
+from tailrace.plan.expressions import parse_expr
+from tailrace.plan.nodes import Generate, Key, Node, OneRow
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, location
+from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.types import Column, fields_of
 
 NOTHING = Relation(OneRow(), Scope(()))

@@ -13,16 +13,16 @@ from functools import reduce
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.build.context import Environment, Relation
-from tailrace.plan.expressions import cast, column, parse_expr, refs
 from tailrace.plan.build.generators import NOTHING
 from tailrace.plan.build.grouping import Item, aggregated
+from tailrace.plan.build.scope import Entry, Scope, output_name
+from tailrace.plan.expressions import cast, column, parse_expr, refs
 from tailrace.plan.joining import filtered
 from tailrace.plan.nodes import Generate, Node, Project
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.sql.refuse import refuse_expression, unsupported
-from tailrace.plan.build.scope import Entry, Scope, output_name
 from tailrace.types import Column
 
 # Types for which Spark aggregates by group and value first: a value without rows then gives NULL, even of COUNT.

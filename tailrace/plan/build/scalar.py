@@ -14,13 +14,13 @@ from sqlglot import exp
 
 from tailrace.errors import SqlError
 from tailrace.plan.build.decorrelate import Decorrelation, Lifted
-from tailrace.plan.sql.dialect import location
 from tailrace.plan.build.emptiness import is_null_over_nothing, or_empty
 from tailrace.plan.expressions import column, conjoin, conjuncts, parse_expr, position_of, substitute
 from tailrace.plan.facts import at_most_one, one_row
 from tailrace.plan.joining import joined, selected
 from tailrace.plan.nodes import Aggregate, Call, Filter, Join, JoinKind, Node, Project
 from tailrace.plan.outer import outer_refs, reads_outer, with_outer
+from tailrace.plan.sql.dialect import location
 from tailrace.plan.sql.refuse import unsupported
 from tailrace.types import is_scalar
 

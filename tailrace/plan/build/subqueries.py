@@ -12,17 +12,17 @@ from dataclasses import replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError, UnknownName
-from tailrace.plan.build.decorrelate import Decorrelation
-from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.build.context import Environment, Relation
+from tailrace.plan.build.decorrelate import Decorrelation
+from tailrace.plan.build.membership import Membership, exists, exists_mark
+from tailrace.plan.build.placeholders import has_placeholder, is_placeholder, placeholders
+from tailrace.plan.build.scalar import is_strict, scalar
 from tailrace.plan.expressions import operand, parse_expr, refs, remap, shift
 from tailrace.plan.joining import filtered, joined
-from tailrace.plan.build.membership import Membership, exists, exists_mark
 from tailrace.plan.nodes import Join, JoinKind, Node, Project
 from tailrace.plan.outer import Outer, read_outside
-from tailrace.plan.build.placeholders import has_placeholder, is_placeholder, placeholders
+from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.sql.refuse import unsupported
-from tailrace.plan.build.scalar import is_strict, scalar
 from tailrace.types import Column
 
 _LOGICAL = (exp.And, exp.Or, exp.Paren, exp.Not)

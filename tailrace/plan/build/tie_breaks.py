@@ -15,9 +15,9 @@ from typing import TypeVar
 from sqlglot import exp
 
 from tailrace.errors import Unsupported
-from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.expressions import parse_expr
 from tailrace.plan.nodes import Call, Key, Node, WindowCall
+from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.ties import EXTREMES_BY, picks_any
 
 C = TypeVar("C", Call, WindowCall)

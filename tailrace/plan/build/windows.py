@@ -15,18 +15,18 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from tailrace.errors import Unsupported
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.build.context import Environment, Relation
-from tailrace.plan.expressions import column
 from tailrace.plan.build.grouping import Item, slots, unwrapped, without_filter
 from tailrace.plan.build.grouping_sets import GROUPING
-from tailrace.plan.nodes import Key, Node, Order, Project, Window, WindowCall, column_of
-from tailrace.plan.ties import ENDS, is_total, leaves_open, over
 from tailrace.plan.build.placeholders import has_placeholder
-from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.plan.build.scope import Entry, is_bound, unknown
 from tailrace.plan.build.tie_breaks import settled
+from tailrace.plan.expressions import column
+from tailrace.plan.nodes import Key, Node, Order, Project, Window, WindowCall, column_of
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, location
+from tailrace.plan.sql.refuse import refuse_expression, unsupported
+from tailrace.plan.ties import ENDS, is_total, leaves_open, over
 from tailrace.types import Column
 
 # Children of an expression that are no values by themselves.
