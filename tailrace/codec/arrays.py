@@ -1,4 +1,4 @@
-"""Arrow columns as NumPy buffers and back: the layer under the row codec, the key codec and `place`.
+"""Arrow columns as NumPy buffers and back: the layer under the row codec, the key codec and `hash_buckets`.
 
 Everything here works on whole columns. Bytes of different lengths ("ragged") are never indexed one by
 one: a run of cells inside a buffer is described by `starts` and `ends`, and Arrow copies it.
@@ -133,7 +133,7 @@ def fixed(array: pa.Array) -> Vector:
     return np.where(mask if values.ndim == 1 else mask[:, None], values, values.dtype.type(0))
 
 
-def built(kind: pa.DataType, values: Vector, mask: Vector | None) -> pa.Array:
+def build_array(kind: pa.DataType, values: Vector, mask: Vector | None) -> pa.Array:
     """The array that `fixed` took apart."""
     count = len(values)
     if pa.types.is_boolean(kind):
@@ -170,7 +170,7 @@ def cells(data: pa.Buffer | Vector, edges: Vector) -> pa.LargeBinaryArray:
     return pa.LargeBinaryArray.from_buffers(LARGE_BINARY, len(edges) - 1, [None, pa.py_buffer(edges), buffer])
 
 
-def strided(records: Vector) -> pa.LargeBinaryArray:
+def pack_records(records: Vector) -> pa.LargeBinaryArray:
     """The binary array whose cell i is the bytes of record i."""
     width = records.dtype.itemsize
     return cells(records.view(np.uint8), np.arange(len(records) + 1, dtype=np.int64) * width)
@@ -192,7 +192,7 @@ def ragged(data: pa.Buffer, starts: Vector, ends: Vector) -> pa.LargeBinaryArray
     return cells(data, edges).take(pa.array(np.arange(0, len(edges) - 1, 2)))
 
 
-def gathered(data: pa.Buffer, starts: Vector, ends: Vector, item: np.dtype[Any]) -> Vector:
+def gather_items(data: pa.Buffer, starts: Vector, ends: Vector, item: np.dtype[Any]) -> Vector:
     """The items that fill the spans, end to end, as one vector; same conditions as `ragged`."""
     found = ragged(data, starts, ends)
     edges = offsets(found)
@@ -200,7 +200,7 @@ def gathered(data: pa.Buffer, starts: Vector, ends: Vector, item: np.dtype[Any])
     return np.frombuffer(content(found), item, count=count, offset=int(edges[0]))
 
 
-def joined(parts: Sequence[pa.LargeBinaryArray | pa.Scalar]) -> pa.LargeBinaryArray:
+def join_cells(parts: Sequence[pa.LargeBinaryArray | pa.Scalar]) -> pa.LargeBinaryArray:
     """The cells of the parts, put end to end row by row; a scalar stands in every row."""
     if len(parts) == 1:
         return parts[0]
@@ -211,10 +211,10 @@ def joined(parts: Sequence[pa.LargeBinaryArray | pa.Scalar]) -> pa.LargeBinaryAr
 def pairs(
     parts: Sequence[pa.LargeBinaryArray | pa.Scalar], values: pa.LargeBinaryArray
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Keys, of parts as in `joined`, with their values; where all are of one length they are cut out of one buffer."""
+    """Pairs of key (parts joined as in `join_cells`) and value; all are cut from one buffer if widths are fixed."""
     widths = _widths([*parts, values])
     if widths is None:
-        return zip(joined(parts).to_pylist(), values.to_pylist(), strict=True)
+        return zip(join_cells(parts).to_pylist(), values.to_pylist(), strict=True)
     whole = _side_by_side([*parts, values], widths)
     return struct.iter_unpack(f"{sum(widths[:-1])}s{widths[-1]}s", content(whole))
 
@@ -236,12 +236,12 @@ def _side_by_side(parts: Sequence[pa.LargeBinaryArray | pa.Scalar], widths: Sequ
     return cells(whole.reshape(-1), np.arange(count + 1) * at)
 
 
-def without(array: pa.LargeBinaryArray, count: int) -> pa.LargeBinaryArray:
+def drop_prefix(array: pa.LargeBinaryArray, count: int) -> pa.LargeBinaryArray:
     """The cells less their first bytes, so many."""
     return pc.binary_slice(array, count, _LONGEST)  # Arrow 26 fails on a slice without an end
 
 
-def taken(array: pa.LargeBinaryArray, at: Vector) -> pa.LargeBinaryArray:
+def take_cells(array: pa.LargeBinaryArray, at: Vector) -> pa.LargeBinaryArray:
     """The cells at these places, NULL at -1; those of one length are taken as records, three times faster."""
     missing = at < 0
     places = pa.array(at, mask=missing if missing.any() else None)
@@ -274,12 +274,12 @@ def bytes_of(array: pa.Array | pa.ChunkedArray) -> pa.LargeBinaryArray:
     return pc.fill_null(flat(array, LARGE_BINARY), _NOTHING)
 
 
-def emptied(found: pa.LargeBinaryArray, array: pa.Array) -> pa.LargeBinaryArray:
+def blank_nulls(found: pa.LargeBinaryArray, array: pa.Array) -> pa.LargeBinaryArray:
     """The cells, without what lies under the NULLs of the array they were made of."""
     return pc.if_else(array.is_valid(), found, _NOTHING) if array.null_count else found
 
 
-def unscaled(value: Decimal, scale: int) -> int:
+def to_unscaled(value: Decimal, scale: int) -> int:
     """The integer that a decimal of that scale stores; `ValueError` if digits would be lost."""
     shifted = _EXACT.scaleb(value, scale)
     number = int(shifted)
@@ -288,6 +288,6 @@ def unscaled(value: Decimal, scale: int) -> int:
     return number
 
 
-def scaled(number: int, scale: int) -> Decimal:
-    """The decimal that `unscaled` took apart."""
+def to_decimal(number: int, scale: int) -> Decimal:
+    """The decimal that `to_unscaled` took apart."""
     return _EXACT.scaleb(Decimal(number), -scale)

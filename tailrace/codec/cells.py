@@ -84,7 +84,7 @@ class StructCell:
 
     def encode(self, array: pa.Array) -> pa.LargeBinaryArray:
         columns = [array.field(i) for i in range(self.intake.num_fields)]
-        return arrays.emptied(self._rows.encode_columns(columns, len(array)), array)
+        return arrays.blank_nulls(self._rows.encode_columns(columns, len(array)), array)
 
     def decode(self, data: pa.Buffer, starts: Vector, ends: Vector, mask: Vector | None) -> pa.Array:
         count = len(starts)
@@ -118,11 +118,11 @@ class ListCell:
         found = self._rows.encode_columns([child.slice(first, count) for child in children], count)
         edges = edges - first
         ends = arrays.offsets(found)
-        parts = [arrays.strided(np.diff(edges).astype(_COUNT))]
+        parts = [arrays.pack_records(np.diff(edges).astype(_COUNT))]
         if self._width is None:
             parts.append(arrays.cells(np.diff(ends).astype(_COUNT), edges * _COUNT.itemsize))
         parts.append(arrays.cells(arrays.content(found), ends[edges]))
-        return arrays.emptied(arrays.joined(parts), array)
+        return arrays.blank_nulls(arrays.join_cells(parts), array)
 
     def decode(self, data: pa.Buffer, starts: Vector, ends: Vector, mask: Vector | None) -> pa.Array:
         counts, begins = self._counts(data, starts, ends, mask)
@@ -148,7 +148,7 @@ class ListCell:
         if np.any(begins > ends):
             raise _damaged("an array is shorter than its count")
         counts = np.zeros(len(starts), np.int64)
-        counts[slice(None) if mask is None else mask] = arrays.gathered(data, starts, begins, _COUNT)
+        counts[slice(None) if mask is None else mask] = arrays.gather_items(data, starts, begins, _COUNT)
         return counts, begins
 
     def _sizes(self, data: pa.Buffer, counts: Vector, begins: Vector, ends: Vector) -> tuple[Vector, Vector]:
@@ -158,7 +158,7 @@ class ListCell:
             raise _damaged("an array is shorter than its elements")
         if self._width is not None:
             return np.full(int(counts.sum()), self._width, np.int64), begins
-        return arrays.gathered(data, begins, after, _COUNT).astype(np.int64), after
+        return arrays.gather_items(data, begins, after, _COUNT).astype(np.int64), after
 
     def decode_one(self, cell: bytes | memoryview) -> list[Any]:
         size, at = len(cell), _COUNT.itemsize

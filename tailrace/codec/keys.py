@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.codec import arrays
-from tailrace.codec.arrays import LONG_DIGITS, Vector, normalise, unscaled
+from tailrace.codec.arrays import LONG_DIGITS, Vector, normalise, to_unscaled
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.scalars import days, micros
 
@@ -85,7 +85,7 @@ class KeyCodec:
             fields = [("u1", 0 if way.ascending else 255)]
         if fields or not parts:
             parts.append(_packed(fields, count))
-        return arrays.joined(parts)
+        return arrays.join_cells(parts)
 
     def encode_one(self, values: Sequence[Any]) -> bytes:
         """The key of one row of Python values, the same bytes as `encode`, without Arrow."""
@@ -107,7 +107,7 @@ def _bytes(array: pa.Array, rows: RowCodec | None) -> pa.LargeBinaryArray:
     """The bytes that stand for each value, empty for a NULL."""
     if rows is None:
         return arrays.bytes_of(array)
-    return arrays.emptied(rows.encode_columns([array], len(array)), array)
+    return arrays.blank_nulls(rows.encode_columns([array], len(array)), array)
 
 
 def _fixed_fields(array: pa.Array) -> _Fields:
@@ -158,7 +158,7 @@ def _packed(fields: _Fields, count: int) -> pa.LargeBinaryArray:
     records = np.empty(count, np.dtype([(f"f{i}", item) for i, (item, _) in enumerate(fields)]))
     for i, (_, values) in enumerate(fields):
         records[f"f{i}"] = values
-    return arrays.strided(records)
+    return arrays.pack_records(records)
 
 
 def _escaped(array: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
@@ -191,7 +191,7 @@ def _writer(kind: pa.DataType, rows: RowCodec | None) -> Callable[[Any], bytes]:
         return _float_writer("f" if pa.types.is_float32(kind) else "d")
     if pa.types.is_decimal128(kind):
         scale = kind.scale
-        return _integer_writer(8 if kind.precision <= LONG_DIGITS else 16, lambda value: unscaled(value, scale))
+        return _integer_writer(8 if kind.precision <= LONG_DIGITS else 16, lambda value: to_unscaled(value, scale))
     if pa.types.is_timestamp(kind):
         return _integer_writer(8, micros)
     return _integer_writer(kind.bit_width // 8, days if pa.types.is_date32(kind) else None)

@@ -17,11 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.codec import arrays
-from tailrace.codec.arrays import LONG_DIGITS, Vector, normalise, unscaled
+from tailrace.codec.arrays import LONG_DIGITS, Vector, normalise, to_unscaled
 from tailrace.codec.scalars import days, micros
 from tailrace.errors import Unsupported
 
-__all__ = ["hash_columns", "hash_one", "place", "place_one"]
+__all__ = ["hash_bucket", "hash_buckets", "hash_columns", "hash_one"]
 
 SEED = 42
 _FEW = 16
@@ -32,15 +32,15 @@ _Words = npt.NDArray[np.uint32]
 _Mixer = Callable[[Any, int], int]
 
 
-def place(
+def hash_buckets(
     columns: Sequence[pa.Array | pa.ChunkedArray], count: int, length: int | None = None
 ) -> npt.NDArray[np.int32]:
     """Which of `count` places each row's key lives at: Spark's `pmod(hash(...), count)`."""
     return hash_columns(columns, length) % np.int32(count)
 
 
-def place_one(values: Sequence[Any], types: Sequence[pa.DataType], count: int) -> int:
-    """`place` of one key of Python values."""
+def hash_bucket(values: Sequence[Any], types: Sequence[pa.DataType], count: int) -> int:
+    """`hash_buckets` of one key of Python values."""
     return hash_one(values, types) % count
 
 
@@ -164,8 +164,8 @@ def _mixer(kind: pa.DataType) -> _Mixer:
     if pa.types.is_decimal128(kind):
         scale = kind.scale
         if kind.precision <= LONG_DIGITS:
-            return lambda value, seed: _long_one(unscaled(value, scale), seed)
-        return lambda value, seed: _bytes_one(_java_bytes(unscaled(value, scale)), seed)
+            return lambda value, seed: _long_one(to_unscaled(value, scale), seed)
+        return lambda value, seed: _bytes_one(_java_bytes(to_unscaled(value, scale)), seed)
     if pa.types.is_floating(kind):
         return _float_mixer(*((">f", ">i", _int_one) if kind == pa.float32() else (">d", ">q", _long_one)))
     if pa.types.is_timestamp(kind):

@@ -95,7 +95,7 @@ class RowCodec:
                 head[f"c{i}"] = _lengths(tails[-1], field)
         if not self._width:
             return arrays.cells(pa.py_buffer(b""), np.zeros(count + 1, np.int64))
-        return arrays.joined([arrays.strided(head), *tails])
+        return arrays.join_cells([arrays.pack_records(head), *tails])
 
     def decode(self, rows: pa.LargeBinaryArray | pa.BinaryArray | list[bytes]) -> pa.RecordBatch:
         """The batch that was encoded; `Corrupt` if the bytes cannot be rows of this schema."""
@@ -116,14 +116,14 @@ class RowCodec:
         at = starts + self._width
         if np.any(at > ends):
             raise _damaged("a row is shorter than its fixed part")
-        head = arrays.gathered(data, starts, at, self._head) if self._width else np.zeros(0, self._head)
+        head = arrays.gather_items(data, starts, at, self._head) if self._width else np.zeros(0, self._head)
         nulls = head["nulls"] if head["nulls"].any() else None
         columns = []
         for i, (field, cell) in enumerate(zip(self.schema, self._cells, strict=True)):
             values = head[f"c{i}"]
             present = None if nulls is None else (nulls[:, i >> 3] >> (i & 7) & 1) == 0
             if cell is None:
-                columns.append(arrays.built(field.type, values, present))
+                columns.append(arrays.build_array(field.type, values, present))
                 continue
             begin, at = at, at + values
             if np.any(at > ends) or (present is not None and np.any(values[~present])):

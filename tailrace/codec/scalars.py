@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tailrace.codec.arrays import LONG_DIGITS, scaled
+from tailrace.codec.arrays import LONG_DIGITS, to_decimal
 
 EPOCH = datetime(1970, 1, 1)
 EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,8 +44,8 @@ def reader(kind: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_decimal128(kind):
         scale = kind.scale
         if kind.precision <= LONG_DIGITS:
-            return lambda number: scaled(number, scale)
-        return lambda words: scaled(int.from_bytes(words, "little", signed=True), scale)
+            return lambda number: to_decimal(number, scale)
+        return lambda words: to_decimal(int.from_bytes(words, "little", signed=True), scale)
     if pa.types.is_date32(kind):
         return lambda number: date.fromordinal(number + EPOCH_DAY)
     if pa.types.is_timestamp(kind):

@@ -34,13 +34,13 @@ class Ordered(NamedTuple):
 
 def order(keys: pa.LargeBinaryArray) -> Ordered:
     """Equal keys stay in the order in which they came."""
-    found = packed(keys)
+    found = pack_keys(keys)
     if found is None:
         indices = pc.sort_indices(keys).to_numpy().astype(np.int64)
         return Ordered(indices, _differing_cells(keys.take(pa.array(indices))))
     words, bits = found
     if (words[1:] >= words[:-1]).all():
-        return Ordered(np.arange(len(words)), differing(words))
+        return Ordered(np.arange(len(words)), mark_run_starts(words))
     room = (len(words) - 1).bit_length()
     if bits + room <= _WORD:
         both = words << np.uint64(room) | np.arange(len(words), dtype=np.uint64)
@@ -49,10 +49,10 @@ def order(keys: pa.LargeBinaryArray) -> Ordered:
     else:
         indices = np.argsort(words, kind="stable")
         words = words[indices]
-    return Ordered(indices, differing(words))
+    return Ordered(indices, mark_run_starts(words))
 
 
-def differing(values: Vector) -> Vector:
+def mark_run_starts(values: Vector) -> Vector:
     """For each value whether it is the first or another than the one before."""
     return _first_and(values[1:] != values[:-1])[: len(values)]
 
@@ -62,7 +62,7 @@ def _differing_cells(cells: pa.LargeBinaryArray) -> Vector:
     return _first_and(pc.not_equal(cells.slice(1), before).to_numpy(zero_copy_only=False))[: len(cells)]
 
 
-def packed(keys: pa.LargeBinaryArray) -> tuple[Vector, int] | None:
+def pack_keys(keys: pa.LargeBinaryArray) -> tuple[Vector, int] | None:
     """A number for each key, equal and ordered as the keys are, and its bits; None if they differ too much for that."""
     width = arrays.width(keys)
     if width is None:

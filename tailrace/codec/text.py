@@ -139,7 +139,7 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def shown(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """A value as a cell of a table for people."""
     if value is None:
         return "NULL"

@@ -55,7 +55,7 @@ def weights_of(entries: pa.LargeBinaryArray) -> npt.NDArray[np.int64]:
     return weights
 
 
-def changed(
+def add_weights(
     state: int, olds: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, changes: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], pa.LargeBinaryArray]:
     """The weights that entries had, and what the entries become: NULL when nothing is left of one."""
@@ -63,7 +63,7 @@ def changed(
     now = was + changes
     if (now < 0).any():
         raise Corrupt(where=f"state {state}", reason="a row was taken away more often than added")
-    entries = arrays.joined([arrays.strided(now.astype("<i8")), rows])
+    entries = arrays.join_cells([arrays.pack_records(now.astype("<i8")), rows])
     return was, pc.if_else(pa.array(now > 0), entries, None) if (now == 0).any() else entries
 
 

@@ -146,7 +146,7 @@ class Show:
             began = time.perf_counter()
             row = view.get(key)
             taken = time.perf_counter() - began
-            shown = ", ".join(f"{k} {text.shown(v)}" for k, v in (row or {}).items())
+            shown = ", ".join(f"{k} {text.format_cell(v)}" for k, v in (row or {}).items())
             self.say(f"   {name:16} [dim]{taken * 1e6:4.0f} µs[/dim]  {shown or 'no such row'}")
 
     def verify(self, db: Database) -> list[Report]:

@@ -30,7 +30,7 @@ def test_cells_are_taken(values: list[bytes], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(values)))
     left = values[cut:]
     at = data.draw(st.lists(st.integers(-1, len(left) - 1)))
-    found = arrays.taken(binary(values).slice(cut), np.array(at, np.int64))
+    found = arrays.take_cells(binary(values).slice(cut), np.array(at, np.int64))
     assert found.to_pylist() == [None if i < 0 else left[i] for i in at]
 
 
@@ -38,8 +38,8 @@ def test_cells_are_taken(values: list[bytes], data: st.DataObject) -> None:
 def test_cells_are_joined(values: list[bytes], front: bytes, cut: int) -> None:
     keys, prefix = binary(values).slice(min(cut, len(values))), pa.scalar(front, pa.large_binary())
     listed = keys.to_pylist()
-    assert arrays.joined([keys]).to_pylist() == listed
-    assert arrays.joined([prefix, keys, keys]).to_pylist() == [front + v + v for v in listed]
+    assert arrays.join_cells([keys]).to_pylist() == listed
+    assert arrays.join_cells([prefix, keys, keys]).to_pylist() == [front + v + v for v in listed]
     assert list(arrays.pairs([pa.scalar(b"/", pa.large_binary()), prefix, keys], keys)) == [
         (b"/" + front + v, v) for v in listed
     ]
@@ -47,4 +47,4 @@ def test_cells_are_joined(values: list[bytes], front: bytes, cut: int) -> None:
 
 @given(CELLS, st.integers(0, 5))
 def test_cells_lose_their_beginning(values: list[bytes], count: int) -> None:
-    assert arrays.without(binary(values), count).to_pylist() == [v[count:] for v in values]
+    assert arrays.drop_prefix(binary(values), count).to_pylist() == [v[count:] for v in values]

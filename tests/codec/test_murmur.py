@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from strategies import SCALARS, columns, tuples
 
 from tailrace import types
-from tailrace.codec.murmur import hash_columns, hash_one, place, place_one
+from tailrace.codec.murmur import hash_bucket, hash_buckets, hash_columns, hash_one
 from tailrace.errors import Unsupported
 
 ROWS = 2_000
@@ -78,7 +78,7 @@ def test_hash_of_several_columns_is_that_of_spark(spark: SparkSession) -> None:
 def test_place_is_that_of_spark(spark: SparkSession) -> None:
     data = pa.table({"k": random_column(pa.int64(), random.Random(2))})
     frame = spark.createDataFrame(data).select(sf.pmod(sf.hash("k"), sf.lit(7)).alias("p"))
-    found = place(data.columns, 7)
+    found = hash_buckets(data.columns, 7)
     assert found.dtype == np.int32
     assert found.tolist() == frame.toArrow().column("p").to_pylist()
 
@@ -90,7 +90,7 @@ def test_one_key_hashes_as_a_column_does(data: st.DataObject) -> None:
     rows: list[tuple[Any, ...]] = data.draw(tuples(kinds, most=20))
     arrays = columns(kinds, rows)
     assert hash_columns(arrays, len(rows)).tolist() == [hash_one(row, kinds) for row in rows]
-    assert place(arrays, 13, len(rows)).tolist() == [place_one(row, kinds, 13) for row in rows]
+    assert hash_buckets(arrays, 13, len(rows)).tolist() == [hash_bucket(row, kinds, 13) for row in rows]
 
 
 def test_strings_of_very_different_lengths() -> None:
@@ -106,10 +106,10 @@ def test_strings_of_very_different_lengths() -> None:
 
 
 def test_the_empty_key_has_a_place() -> None:
-    assert place([], 5, length=3).tolist() == [42 % 5] * 3
-    assert place_one([], [], 5) == 42 % 5
+    assert hash_buckets([], 5, length=3).tolist() == [42 % 5] * 3
+    assert hash_bucket([], [], 5) == 42 % 5
     with pytest.raises(ValueError, match="length"):
-        place([], 5)
+        hash_buckets([], 5)
     assert hash_columns([pa.array([], pa.string())]).tolist() == []
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.codec.sorting import differing, order, packed
+from tailrace.codec.sorting import mark_run_starts, order, pack_keys
 from tailrace.errors import Corrupt
 from tailrace.rules.sink import keyed_write, net_keyed, net_rows
 
@@ -33,18 +33,18 @@ def test_order_is_that_of_bytes(values: list[bytes], skipped: int) -> None:
     assert ordered == sorted(listed)
     wanted = [i == 0 or key != ordered[i - 1] for i, key in enumerate(ordered)]
     assert fresh[: len(ordered)].tolist() == wanted
-    assert differing(np.array(ordered, object)).tolist() == wanted
+    assert mark_run_starts(np.array(ordered, object)).tolist() == wanted
 
 
 def test_keys_that_differ_little_are_numbers() -> None:
     few = binary([b"\x00\x07\x01" + n.to_bytes(8) for n in (3, 2**40, 2**41, 1)])
-    found = packed(few)
+    found = pack_keys(few)
     assert found is not None
     numbers, bits = found
     assert np.argsort(numbers).tolist() == [3, 0, 1, 2]
     assert bits == 4  # two of the highest byte that differs, two of the lowest
-    assert packed(binary([bytes(9), b"\xff" * 9])) is None
-    assert packed(binary([b"a", b"ab"])) is None
+    assert pack_keys(binary([bytes(9), b"\xff" * 9])) is None
+    assert pack_keys(binary([b"a", b"ab"])) is None
 
 
 @pytest.mark.parametrize("bits", [0, 20, 57, 64], ids="{} bits".format)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from tailrace.rules.arrow import choosing, dates, decimals, numbers, operators, strings
 from tailrace.rules.arrow.casts import cast
 from tailrace.rules.arrow.coercion import FLOATS, INTEGERS, decimal, is_decimal, normal, parts
-from tailrace.rules.arrow.tree import NULL, Constant, Node, NotMine, call
+from tailrace.rules.arrow.tree import NULL, Constant, Node, NotCompiled, call
 
 _PARTS = {
     "year": "year", "month": "month", "quarter": "quarter", "day": "day", "dayofmonth": "day",
@@ -41,7 +41,7 @@ def _function(name: str, arguments: list[Node]) -> Node:
         return cast(arguments[0], normal(name))
     rule = _FUNCTIONS.get((name, len(arguments))) or _FUNCTIONS.get((name, None))
     if rule is None:
-        raise NotMine(f"{name}()")
+        raise NotCompiled(f"{name}()")
     return rule(*arguments)
 
 
@@ -51,7 +51,7 @@ def extracted(field: str, source: Node) -> Node:
     if field in ("hour", "minute"):
         return time_part(field, source)
     if field not in _FIELDS:
-        raise NotMine(f"EXTRACT({field})")
+        raise NotCompiled(f"EXTRACT({field})")
     return date_part(_FIELDS[field], source)
 
 
@@ -61,13 +61,13 @@ def date_part(name: str, node: Node) -> Node:
 
 def time_part(name: str, node: Node) -> Node:
     if node.type != "timestamp":
-        raise NotMine(f"{name} of {node.type}")
+        raise NotCompiled(f"{name} of {node.type}")
     return call("int", dates.time_part, node, options=(name,))
 
 
 def _date(node: Node) -> Node:
     if node.type not in ("date", "timestamp"):
-        raise NotMine(f"{node.type} as a date")
+        raise NotCompiled(f"{node.type} as a date")
     return cast(node, "date")
 
 
@@ -78,13 +78,13 @@ def shifted(node: Node, amount: int, unit: str) -> Node:
         months = amount * (12 if unit == "year" else 1)
         kernel = {"date": dates.plus_months, "timestamp": dates.timestamp_plus_months}.get(node.type)
         if kernel is None or abs(months) > 100_000:
-            raise NotMine(f"{node.type} and an interval")
+            raise NotCompiled(f"{node.type} and an interval")
         return call(node.type, kernel, node, options=(months,))
     if node.type == "date" and unit == "day" and abs(amount) <= 1_000_000:
         return call("date", dates.date_plus, node, options=(pa.scalar(amount, pa.int32()),))
     micros = {"day": dates.DAY, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}.get(unit)
     if node.type != "timestamp" or micros is None or abs(amount * micros) > 1 << 60:
-        raise NotMine(f"{node.type} and an interval of a {unit}")
+        raise NotCompiled(f"{node.type} and an interval of a {unit}")
     return call("timestamp", dates.timestamp_plus, node, options=(amount * micros,))
 
 
@@ -126,18 +126,18 @@ def _days(node: Node) -> Node:
 def _require(types: str | tuple[str, ...], *nodes: Node) -> None:
     for node in nodes:
         if node.type not in ((types,) if isinstance(types, str) else types):
-            raise NotMine(f"{node.type} where {types} is wanted")
+            raise NotCompiled(f"{node.type} where {types} is wanted")
 
 
 def _text(node: Node) -> str:
     if node.type != "string" or not isinstance(node, Constant) or node.python is None:
-        raise NotMine("a text that is not constant")
+        raise NotCompiled("a text that is not constant")
     return str(node.python)
 
 
 def _integer(node: Node) -> int:
     if node.type != "int" or not isinstance(node, Constant) or node.python is None:
-        raise NotMine("a number that is not constant")
+        raise NotCompiled("a number that is not constant")
     return int(node.python)
 
 
@@ -204,7 +204,7 @@ def _round(node: Node, to: Node | None = None) -> Node:
         return call(kind, decimals.rounded, node, options=(*parts(kind), _HALF_UP))
     if node.type in INTEGERS and places >= 0:
         return node
-    raise NotMine(f"round of {node.type}")
+    raise NotCompiled(f"round of {node.type}")
 
 
 def _sign(node: Node) -> Node:
@@ -230,7 +230,7 @@ def _coalesce(*nodes: Node) -> Node:
 def _extreme(kernel: Callable[..., object]) -> Callable[..., Node]:
     def rule(*nodes: Node) -> Node:
         if len(nodes) < 2:
-            raise NotMine("one value alone")
+            raise NotCompiled("one value alone")
         common = operators.common_type(list(nodes))
         return call(common, kernel, *(cast(n, common) for n in nodes))
 

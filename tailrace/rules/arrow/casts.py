@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tailrace.rules.arrow import dates, decimals, numbers
 from tailrace.rules.arrow.coercion import FLOATS, INTEGERS, is_decimal, known, parts
-from tailrace.rules.arrow.tree import VOID, Constant, Node, NotMine, Value, call, constant
+from tailrace.rules.arrow.tree import VOID, Constant, Node, NotCompiled, Value, call, constant
 from tailrace.types import arrow
 
 _BITS = dict(zip(INTEGERS, (8, 16, 32, 64), strict=True))
@@ -26,7 +26,7 @@ def cast(node: Node, to: str) -> Node:
     if node.type == to:
         return node
     if not known(to):
-        raise NotMine(f"CAST to {to}")
+        raise NotCompiled(f"CAST to {to}")
     if node.type == VOID:
         return constant(to, None)
     if is_decimal(node.type):
@@ -41,14 +41,14 @@ def cast(node: Node, to: str) -> Node:
 def _from_integer(node: Node, to: str) -> Node:
     if to == "float" and node.type in ("int", "bigint") and not _is_short(node):
         # Casting it on to double, Spark may leave out the float, and with it the digits a float loses.
-        raise NotMine("an integer that a float may not hold")
+        raise NotCompiled("an integer that a float may not hold")
     if to in INTEGERS or to in FLOATS or to == "string":
         return call(to, as_type, node, options=(arrow(to),))
     if is_decimal(to):
         return call(to, integer_to_decimal, node, options=parts(to))
     if to == "boolean":
         return call(to, is_nonzero, node)
-    raise NotMine(f"CAST from {node.type} to {to}")
+    raise NotCompiled(f"CAST from {node.type} to {to}")
 
 
 def _is_short(node: Node) -> bool:
@@ -64,7 +64,7 @@ def _from_decimal(node: Node, to: str) -> Node:
         return call(to, decimals.to_integer, node, options=(_BITS[to],))
     if to == "string" and parts(node.type)[1] <= _PLAIN_SCALE:
         return call(to, as_type, node, options=(arrow(to),))
-    raise NotMine(f"CAST from {node.type} to {to}")
+    raise NotCompiled(f"CAST from {node.type} to {to}")
 
 
 def _from_float(node: Node, to: str) -> Node:
@@ -74,7 +74,7 @@ def _from_float(node: Node, to: str) -> Node:
         return call(to, numbers.saturated, node, options=(_BITS[to],))
     if to == "boolean":
         return call(to, is_nonzero, node)
-    raise NotMine(f"CAST from {node.type} to {to}")
+    raise NotCompiled(f"CAST from {node.type} to {to}")
 
 
 def _from_other(node: Node, to: str) -> Node:
@@ -89,7 +89,7 @@ def _from_other(node: Node, to: str) -> Node:
             return call(to, date_to_string, node)
         case "string", ("date" | "timestamp") if isinstance(node, Constant):
             return _time_of(node.python, to)
-    raise NotMine(f"CAST from {node.type} to {to}")
+    raise NotCompiled(f"CAST from {node.type} to {to}")
 
 
 def _time_of(text: str | None, to: str) -> Constant:
@@ -104,7 +104,7 @@ def _time_of(text: str | None, to: str) -> Constant:
             return constant(to, datetime.strptime(text, form).replace(tzinfo=UTC))
     except ValueError:
         pass
-    raise NotMine(f"{text!r} as {to}")
+    raise NotCompiled(f"{text!r} as {to}")
 
 
 def as_type(value: Value, to: pa.DataType) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import reduce
 
-from tailrace.rules.arrow.tree import VOID, NotMine
+from tailrace.rules.arrow.tree import VOID, NotCompiled
 from tailrace.types import ALIASES, SCALARS
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -43,13 +43,13 @@ def parts(text: str) -> tuple[int, int]:
     """Precision and scale of a decimal type."""
     found = _DECIMAL.fullmatch(text)
     if found is None:
-        raise NotMine(f"{text} is no decimal")
+        raise NotCompiled(f"{text} is no decimal")
     return int(found[1]), int(found[2])
 
 
 def decimal(precision: int, scale: int) -> str:
     if not 1 <= precision <= MAX_PRECISION or not 0 <= scale <= precision:
-        raise NotMine(f"decimal({precision},{scale})")
+        raise NotCompiled(f"decimal({precision},{scale})")
     return f"decimal({precision},{scale})"
 
 
@@ -100,7 +100,7 @@ def wider(left: str, right: str) -> str:
     if found is not None:
         return found
     if not (is_numeric(left) and is_numeric(right)):
-        raise NotMine(f"a common type of {left} and {right}")
+        raise NotCompiled(f"a common type of {left} and {right}")
     if left in FLOATS or right in FLOATS:
         return "double"
     (p1, s1), (p2, s2) = parts(as_decimal(left)), parts(as_decimal(right))

@@ -19,7 +19,7 @@ import pyarrow as pa
 from tailrace.errors import SyntaxFault
 from tailrace.rules.arrow.coercion import normal
 from tailrace.rules.arrow.translate import translate
-from tailrace.rules.arrow.tree import VOID, Node, NotMine, names
+from tailrace.rules.arrow.tree import VOID, Node, NotCompiled, names
 from tailrace.types import arrow
 
 
@@ -59,7 +59,7 @@ def compile(text: str, columns: Mapping[str, str], type: str | None = None) -> E
 def _compiled(text: str, columns: tuple[tuple[str, str], ...], expected: str | None) -> Expression | None:
     try:
         node = translate(text, dict(columns))
-    except (NotMine, SyntaxFault, RecursionError):
+    except (NotCompiled, SyntaxFault, RecursionError):
         return None
     if node.type == VOID or expected not in (None, node.type):
         return None

@@ -21,7 +21,7 @@ from tailrace.rules.arrow.coercion import (
     wider,
     widest,
 )
-from tailrace.rules.arrow.tree import VOID, Constant, Node, NotMine, call, constant
+from tailrace.rules.arrow.tree import VOID, Constant, Node, NotCompiled, call, constant
 
 _PLAIN = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 _LONGEST_SWITCH = 10  # items up to which Spark compares floats in IN one by one, with 0.0 = -0.0
@@ -32,7 +32,7 @@ _LONG = range(-(1 << 63), 1 << 63)
 def arithmetic(operator: str, left: Node, right: Node) -> Node:
     """left + right, and the same for - * / % DIV."""
     if not (is_numeric(left.type) and is_numeric(right.type)):
-        raise NotMine(f"{left.type} {operator} {right.type}")
+        raise NotCompiled(f"{left.type} {operator} {right.type}")
     if is_decimal(left.type) or is_decimal(right.type):
         if left.type not in FLOATS and right.type not in FLOATS:
             return _decimal_arithmetic(operator, _operand(left), _operand(right))
@@ -41,11 +41,11 @@ def arithmetic(operator: str, left: Node, right: Node) -> Node:
         return call("double", numbers.quotient, cast(left, "double"), cast(right, "double"))
     if operator == "DIV":
         if left.type not in INTEGERS or right.type not in INTEGERS:
-            raise NotMine("DIV of other numbers than integers")
+            raise NotCompiled("DIV of other numbers than integers")
         return call("bigint", numbers.whole_quotient, cast(left, "bigint"), cast(right, "bigint"))
     common = tightest(left.type, right.type)
     if common is None:
-        raise NotMine(f"{left.type} {operator} {right.type}")
+        raise NotCompiled(f"{left.type} {operator} {right.type}")
     left, right = cast(left, common), cast(right, common)
     if operator == "%":
         kernel = numbers.float_remainder if common in FLOATS else numbers.whole_remainder
@@ -59,7 +59,7 @@ def _operand(node: Node) -> Node:
         return node
     if isinstance(node, Constant) and node.literal is not False:
         if node.literal is None:
-            raise NotMine("an integer of which it is not known whether it is a literal")
+            raise NotCompiled("an integer of which it is not known whether it is a literal")
         return cast(node, decimal(len(str(abs(node.python))), 0))
     return cast(node, as_decimal(node.type))
 
@@ -67,7 +67,7 @@ def _operand(node: Node) -> Node:
 def _decimal_arithmetic(operator: str, left: Node, right: Node) -> Node:
     (p1, s1), (_, s2) = parts(left.type), parts(right.type)
     if operator == "DIV" or (operator == "%" and p1 - s1 + s2 > 38):
-        raise NotMine(f"{left.type} {operator} {right.type}")
+        raise NotCompiled(f"{left.type} {operator} {right.type}")
     kind = adjusted(*natural(operator, parts(left.type), parts(right.type)))
     if operator == "/":
         return call(kind, decimals.divided, left, right, options=parts(kind))
@@ -84,7 +84,7 @@ def negative(node: Node) -> Node:
 def require_unrounded(node: Node) -> None:
     """Spark's minus sign and abs round a decimal of more than 34 digits, or fail."""
     if not is_numeric(node.type) or (is_decimal(node.type) and parts(node.type)[0] > _UNROUNDED):
-        raise NotMine(f"a sign of {node.type}")
+        raise NotCompiled(f"a sign of {node.type}")
 
 
 def compare(operator: str, left: Node, right: Node) -> Node:
@@ -99,7 +99,7 @@ def same(left: Node, right: Node) -> Node:
 
 def _comparable(left: Node, right: Node) -> tuple[Node, Node]:
     if left.type == VOID and right.type == VOID:
-        raise NotMine("a comparison of NULL with NULL")
+        raise NotCompiled("a comparison of NULL with NULL")
     for one, other in ((left, right), (right, left)):
         if one.type == "string" and other.type in ("date", "timestamp"):
             one = cast(one, other.type)
@@ -107,12 +107,12 @@ def _comparable(left: Node, right: Node) -> tuple[Node, Node]:
         if is_decimal(one.type) and other.type in INTEGERS and isinstance(one, Constant):
             # Spark finds such a comparison true or false by the integer's type, even for NULL.
             if one.python is not None and int(one.python) not in _LONG:
-                raise NotMine("an integer compared with a decimal beyond all integers")
+                raise NotCompiled("an integer compared with a decimal beyond all integers")
             if isinstance(other, Constant):
                 break
     common = wider(left.type, right.type)
     if not known(common):
-        raise NotMine(f"a comparison of {common}")
+        raise NotCompiled(f"a comparison of {common}")
     return cast(left, common), cast(right, common)
 
 
@@ -120,7 +120,7 @@ def among(value: Node, items: list[Node]) -> Node:
     """value IN (items)."""
     common = widest([value.type, *(i.type for i in items)])
     if not known(common) or (common in FLOATS and len(items) > _LONGEST_SWITCH):
-        raise NotMine(f"IN over {common}")
+        raise NotCompiled(f"IN over {common}")
     return call("boolean", comparing.among, cast(value, common), *(cast(i, common) for i in items))
 
 
@@ -138,7 +138,7 @@ def negated(node: Node) -> Node:
 
 def condition(node: Node) -> Node:
     if node.type not in ("boolean", VOID):
-        raise NotMine(f"{node.type} as a condition")
+        raise NotCompiled(f"{node.type} as a condition")
     return cast(node, "boolean")
 
 
@@ -158,5 +158,5 @@ def choose(branches: list[tuple[Node, Node]], default: Node) -> Node:
 def common_type(nodes: list[Node]) -> str:
     found = widest([n.type for n in nodes])
     if not known(found):
-        raise NotMine(f"a choice of {found}")
+        raise NotCompiled(f"a choice of {found}")
     return found

@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.rules.arrow.tree import NotMine, Value
+from tailrace.rules.arrow.tree import NotCompiled, Value
 
 
 def joined(*values: Value) -> Value:
@@ -78,7 +78,7 @@ def _pieces(pattern: str, escape: str) -> list[str]:
         if character == escape:
             following = next(characters, None)
             if following not in ("%", "_", escape):
-                raise NotMine("LIKE with a wrong escape")
+                raise NotCompiled("LIKE with a wrong escape")
             pieces.append(following)
         else:
             pieces.append(f"\0{character}" if character in "%_" else character)

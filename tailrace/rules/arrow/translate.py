@@ -19,7 +19,7 @@ from tailrace.plan.sql.dialect import generate, tokens
 from tailrace.rules.arrow import calls, operators
 from tailrace.rules.arrow.casts import cast
 from tailrace.rules.arrow.coercion import INTEGERS, decimal, known, normal
-from tailrace.rules.arrow.tree import NULL, Column, Constant, Node, NotMine, constant
+from tailrace.rules.arrow.tree import NULL, Column, Constant, Node, NotCompiled, constant
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -49,11 +49,11 @@ def translate(text: str, columns: Mapping[str, str]) -> Node:
 def _require_plain(text: str) -> None:
     """Escapes and double quotes are read by Spark in ways of its own, and a sign before an operand is lost."""
     if '"' in text or "\\" in text.replace("\\'", ""):
-        raise NotMine("a text with escapes")
+        raise NotCompiled("a text with escapes")
     found = tokens(text)
     for before, token in zip([None, *found], found, strict=False):
         if token.token_type == TokenType.PLUS and (before is None or before.token_type not in _OPERANDS):
-            raise NotMine("a sign +")
+            raise NotCompiled("a sign +")
 
 
 class _Translation:
@@ -68,7 +68,7 @@ class _Translation:
             return self._arithmetic(_ARITHMETIC[kind], tree)
         rule = _RULES.get(kind)
         if rule is None:
-            raise NotMine(kind.__name__)
+            raise NotCompiled(kind.__name__)
         return rule(self, tree)
 
     def _operands(self, tree: exp.Expr) -> tuple[Node, Node]:
@@ -76,7 +76,7 @@ class _Translation:
 
     def _operand(self, tree: exp.Expr) -> Node:
         if isinstance(tree, _PREDICATES):
-            raise NotMine("a predicate in a predicate without parentheses")
+            raise NotCompiled("a predicate in a predicate without parentheses")
         return self.node(tree)
 
     def _arithmetic(self, operator: str, tree: exp.Expr) -> Node:
@@ -97,13 +97,13 @@ class _Translation:
     def _shifted(node: Node, interval: exp.Interval, sign: int) -> Node:
         amount, unit = interval.this, interval.args.get("unit")
         if not (isinstance(amount, exp.Literal) and isinstance(unit, exp.Var) and _AMOUNT.fullmatch(amount.name)):
-            raise NotMine("an interval of several parts")
+            raise NotCompiled("an interval of several parts")
         return calls.shifted(node, sign * int(amount.name), unit.name)
 
     def column(self, tree: exp.Expr) -> Node:
         name = tree.name
         if len(tree.parts) != 1 or name not in self._columns:  # type: ignore[attr-defined]
-            raise NotMine(f"column {name}")
+            raise NotCompiled(f"column {name}")
         return Column(name, normal(self._columns[name]))
 
     def literal(self, tree: exp.Expr) -> Node:
@@ -119,10 +119,10 @@ class _Translation:
 
     def cast(self, tree: exp.Expr) -> Node:
         if tree.args.get("safe") or tree.args.get("format"):
-            raise NotMine("TRY_CAST")
+            raise NotCompiled("TRY_CAST")
         to = normal(generate(tree.args["to"]))
         if not known(to):
-            raise NotMine(f"CAST to {to}")
+            raise NotCompiled(f"CAST to {to}")
         found = cast(self.node(tree.this), to)
         if to in INTEGERS and isinstance(tree.this, exp.Literal) and isinstance(found, Constant):
             return Constant(found.type, found.scalar, None)
@@ -137,17 +137,17 @@ class _Translation:
             return operators.is_null(node)
         if isinstance(sought, exp.Boolean) and node.type == "boolean":
             return operators.same(node, constant("boolean", sought.this))
-        raise NotMine("IS")
+        raise NotCompiled("IS")
 
     def between(self, tree: exp.Expr) -> Node:
         if tree.args.get("symmetric") is not None:
-            raise NotMine("BETWEEN SYMMETRIC")
+            raise NotCompiled("BETWEEN SYMMETRIC")
         node, low, high = (self._operand(tree.args[part]) for part in ("this", "low", "high"))
         return operators.both(operators.compare(">=", node, low), operators.compare("<=", node, high))
 
     def in_(self, tree: exp.Expr) -> Node:
         if not tree.expressions or any(tree.args.get(part) for part in ("query", "unnest", "field")):
-            raise NotMine("IN over a query")
+            raise NotCompiled("IN over a query")
         return operators.among(self._operand(tree.this), [self.node(item) for item in tree.expressions])
 
     def like(self, tree: exp.Expr, escape: str = "\\") -> Node:
@@ -157,7 +157,7 @@ class _Translation:
     def escaped(self, tree: exp.Expr) -> Node:
         character = tree.expression
         if not (isinstance(tree.this, exp.Like) and isinstance(character, exp.Literal) and len(character.name) == 1):
-            raise NotMine("ESCAPE")
+            raise NotCompiled("ESCAPE")
         return self.like(tree.this, character.name)
 
     def case(self, tree: exp.Expr) -> Node:
@@ -178,12 +178,12 @@ class _Translation:
 
     def trim(self, tree: exp.Expr) -> Node:
         if tree.expression is not None:
-            raise NotMine("TRIM of other characters than spaces")
+            raise NotCompiled("TRIM of other characters than spaces")
         return calls.trim(self.node(tree.this), (tree.args.get("position") or "BOTH").upper())
 
     def function(self, tree: exp.Expr) -> Node:
         if not isinstance(tree.this, str):
-            raise NotMine("a quoted function")
+            raise NotCompiled("a quoted function")
         return calls.function(tree.this, [self.node(argument) for argument in tree.expressions])
 
 
@@ -200,7 +200,7 @@ def number(text: str) -> Constant:
         return _decimal(sign * int(found[1] + found[2]), len(found[2]))
     if _DOUBLE.fullmatch(digits):
         return constant("double", sign * float(digits), literal=True)
-    raise NotMine(f"number {text}")
+    raise NotCompiled(f"number {text}")
 
 
 def _decimal(value: int, scale: int) -> Constant:

@@ -20,7 +20,7 @@ Kernel = Callable[..., Value]
 VOID = "void"
 
 
-class NotMine(Exception):
+class NotCompiled(Exception):
     """An expression, or a part of it, that is for Spark to evaluate."""
 
 
