@@ -17,12 +17,12 @@ def binary(values: list[bytes]) -> pa.LargeBinaryArray:
 
 
 def test_width() -> None:
-    assert arrays.width(binary([b"abc", b"def"])) == 3
-    assert arrays.width(binary([b"abc", b"def", b"g"]).slice(0, 2)) == 3
-    assert arrays.width(binary([b"", b""])) == 0
-    assert arrays.width(binary([b"abc", b"g"])) is None
-    assert arrays.width(binary([])) is None
-    assert arrays.width(pa.array([b"abc", None], pa.large_binary())) is None
+    assert arrays.cell_width(binary([b"abc", b"def"])) == 3
+    assert arrays.cell_width(binary([b"abc", b"def", b"g"]).slice(0, 2)) == 3
+    assert arrays.cell_width(binary([b"", b""])) == 0
+    assert arrays.cell_width(binary([b"abc", b"g"])) is None
+    assert arrays.cell_width(binary([])) is None
+    assert arrays.cell_width(pa.array([b"abc", None], pa.large_binary())) is None
 
 
 @given(CELLS, st.data())
