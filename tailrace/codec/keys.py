@@ -75,7 +75,7 @@ class KeyCodec:
         fields: _Fields = []
         for column, kind, rows, direction in zip(columns, self.types, self._nested, self._directions, strict=False):
             if arrays.storage_type(kind) is not None:
-                fields += _direct_fields(_fixed_fields(normalise(arrays.as_array(column, kind))), direction)
+                fields += _apply_direction_to_fields(_fixed_fields(normalise(arrays.as_array(column, kind))), direction)
                 continue
             array = arrays.as_array(column, arrays.LARGE_BINARY if rows is None else kind)
             mask = arrays.valid_mask(array)
@@ -135,7 +135,7 @@ def _marker(present: Any, direction: Direction) -> tuple[str, Any]:
     return ("u1", present if direction.nulls_first else 2 - np.asarray(present, np.uint8))
 
 
-def _direct_fields(fields: _Fields, direction: Direction) -> _Fields:
+def _apply_direction_to_fields(fields: _Fields, direction: Direction) -> _Fields:
     (_, present), *values = fields
     if not direction.ascending:
         values = [(item, ~v) for item, v in values]

@@ -43,7 +43,7 @@ _AMOUNT = re.compile(r"-?\d{1,9}")
 
 def translate(text: str, columns: Mapping[str, str]) -> Node:
     _require_unambiguous(text)
-    return _Translation(columns).node(parse_expr(text))
+    return _Translator(columns).translate(parse_expr(text))
 
 
 def _require_unambiguous(text: str) -> None:
@@ -56,11 +56,11 @@ def _require_unambiguous(text: str) -> None:
             raise NotCompiled("unary plus")
 
 
-class _Translation:
+class _Translator:
     def __init__(self, columns: Mapping[str, str]) -> None:
         self._columns = columns
 
-    def node(self, tree: exp.Expr) -> Node:
+    def translate(self, tree: exp.Expr) -> Node:
         kind = type(tree)
         if kind in _COMPARISONS:
             return operators.compare(_COMPARISONS[kind], *self._operands(tree))
@@ -77,7 +77,7 @@ class _Translation:
     def _operand(self, tree: exp.Expr) -> Node:
         if isinstance(tree, _PREDICATES):
             raise NotCompiled("a nested predicate without parentheses")
-        return self.node(tree)
+        return self.translate(tree)
 
     def _arithmetic(self, operator: str, tree: exp.Expr) -> Node:
         if isinstance(tree.expression, exp.Interval) and operator in "+-":
@@ -109,12 +109,12 @@ class _Translation:
     def literal(self, tree: exp.Expr) -> Node:
         if tree.args["is_string"]:
             return constant("string", tree.name, literal=True)
-        return number(tree.name)
+        return parse_number(tree.name)
 
     def negative(self, tree: exp.Expr) -> Node:
         inner = tree.this
         if isinstance(inner, exp.Literal) and not inner.args["is_string"]:
-            return number("-" + inner.name)
+            return parse_number("-" + inner.name)
         return operators.negate(self._operand(inner))
 
     def cast(self, tree: exp.Expr) -> Node:
@@ -123,13 +123,13 @@ class _Translation:
         to = normalise_type(generate(tree.args["to"]))
         if not is_supported(to):
             raise NotCompiled(f"CAST to {to}")
-        node = cast(self.node(tree.this), to)
+        node = cast(self.translate(tree.this), to)
         if to in INTEGERS and isinstance(tree.this, exp.Literal) and isinstance(node, Constant):
             return Constant(node.type, node.scalar, None)
         return node
 
     def not_(self, tree: exp.Expr) -> Node:
-        return operators.logical_not(self.node(tree.this))
+        return operators.logical_not(self.translate(tree.this))
 
     def is_(self, tree: exp.Expr) -> Node:
         node, expected = self._operand(tree.this), tree.expression
@@ -148,7 +148,7 @@ class _Translation:
     def in_(self, tree: exp.Expr) -> Node:
         if not tree.expressions or any(tree.args.get(part) for part in ("query", "unnest", "field")):
             raise NotCompiled("IN over a query")
-        return operators.is_in(self._operand(tree.this), [self.node(item) for item in tree.expressions])
+        return operators.is_in(self._operand(tree.this), [self.translate(item) for item in tree.expressions])
 
     def like(self, tree: exp.Expr, escape: str = "\\") -> Node:
         node = calls.like(self._operand(tree.this), self._operand(tree.expression), escape)
@@ -161,33 +161,35 @@ class _Translation:
         return self.like(tree.this, character.name)
 
     def case(self, tree: exp.Expr) -> Node:
-        subject = None if tree.this is None else self.node(tree.this)
+        subject = None if tree.this is None else self.translate(tree.this)
         branches = []
         for branch in tree.args["ifs"]:
-            test = self.node(branch.this)
+            test = self.translate(branch.this)
             branches.append((test if subject is None else operators.compare("=", subject, test), branch.args["true"]))
         default = tree.args.get("default")
-        otherwise = NULL if default is None else self.node(default)
-        return operators.choose([(test, self.node(value)) for test, value in branches], otherwise)
+        otherwise = NULL if default is None else self.translate(default)
+        return operators.choose([(test, self.translate(value)) for test, value in branches], otherwise)
 
     def substring(self, tree: exp.Expr) -> Node:
         length = tree.args.get("length")
         return calls.substring(
-            self.node(tree.this), self.node(tree.args["start"]), None if length is None else self.node(length)
+            self.translate(tree.this),
+            self.translate(tree.args["start"]),
+            None if length is None else self.translate(length),
         )
 
     def trim(self, tree: exp.Expr) -> Node:
         if tree.expression is not None:
             raise NotCompiled("TRIM of characters other than spaces")
-        return calls.trim(self.node(tree.this), (tree.args.get("position") or "BOTH").upper())
+        return calls.trim(self.translate(tree.this), (tree.args.get("position") or "BOTH").upper())
 
     def function(self, tree: exp.Expr) -> Node:
         if not isinstance(tree.this, str):
             raise NotCompiled("a quoted function name")
-        return calls.call_function(tree.this, [self.node(argument) for argument in tree.expressions])
+        return calls.call_function(tree.this, [self.translate(argument) for argument in tree.expressions])
 
 
-def number(text: str) -> Constant:
+def parse_number(text: str) -> Constant:
     """A numeric literal. Its spelling decides its type: 1, 9999999999, 1.50, 1e0."""
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
     if _INTEGER.fullmatch(digits):
@@ -209,30 +211,30 @@ def _decimal(value: int, scale: int) -> Constant:
     return constant(kind, Decimal((sign, digits, -scale)), literal=True)
 
 
-_Rule = Callable[[_Translation, exp.Expr], Node]
+_Rule = Callable[[_Translator, exp.Expr], Node]
 _RULES: dict[type[exp.Expr], _Rule] = {
-    exp.Column: _Translation.column,
-    exp.Literal: _Translation.literal,
+    exp.Column: _Translator.column,
+    exp.Literal: _Translator.literal,
     exp.Boolean: lambda _, tree: Constant("boolean", pa.scalar(bool(tree.this)), True),
     exp.Null: lambda _, tree: NULL,
-    exp.Paren: lambda self, tree: self.node(tree.this),
-    exp.Neg: _Translation.negative,
-    exp.Cast: _Translation.cast,
-    exp.TryCast: _Translation.cast,
-    exp.And: lambda self, tree: operators.logical_and(self.node(tree.this), self.node(tree.expression)),
-    exp.Or: lambda self, tree: operators.logical_or(self.node(tree.this), self.node(tree.expression)),
-    exp.Not: _Translation.not_,
-    exp.Is: _Translation.is_,
+    exp.Paren: lambda self, tree: self.translate(tree.this),
+    exp.Neg: _Translator.negative,
+    exp.Cast: _Translator.cast,
+    exp.TryCast: _Translator.cast,
+    exp.And: lambda self, tree: operators.logical_and(self.translate(tree.this), self.translate(tree.expression)),
+    exp.Or: lambda self, tree: operators.logical_or(self.translate(tree.this), self.translate(tree.expression)),
+    exp.Not: _Translator.not_,
+    exp.Is: _Translator.is_,
     exp.NullSafeEQ: lambda self, tree: operators.null_safe_equal(*self._operands(tree)),
     exp.NullSafeNEQ: lambda self, tree: operators.logical_not(operators.null_safe_equal(*self._operands(tree))),
-    exp.Between: _Translation.between,
-    exp.In: _Translation.in_,
-    exp.Like: _Translation.like,
-    exp.Escape: _Translation.like_escape,
-    exp.Case: _Translation.case,
-    exp.Substring: _Translation.substring,
-    exp.Extract: lambda self, tree: calls.extract(tree.name, self.node(tree.expression)),
-    exp.Trim: _Translation.trim,
+    exp.Between: _Translator.between,
+    exp.In: _Translator.in_,
+    exp.Like: _Translator.like,
+    exp.Escape: _Translator.like_escape,
+    exp.Case: _Translator.case,
+    exp.Substring: _Translator.substring,
+    exp.Extract: lambda self, tree: calls.extract(tree.name, self.translate(tree.expression)),
+    exp.Trim: _Translator.trim,
     exp.DPipe: lambda self, tree: calls.concat(*self._operands(tree)),
-    exp.Anonymous: _Translation.function,
+    exp.Anonymous: _Translator.function,
 }
