@@ -52,7 +52,7 @@ def print_rows(table: pa.Table, *, as_json: bool) -> None:
             before = ",\n "
         print("]" if table.num_rows else "[]")
         return
-    show(names, (map(text.shown, row) for row in records(table.slice(0, SHOWN))), _numbers(table.schema))
+    show(names, (map(text.format_cell, row) for row in records(table.slice(0, SHOWN))), _numbers(table.schema))
     if table.num_rows > SHOWN:
         say(f"[dim]the first {SHOWN:,} of {table.num_rows:,} rows; --json prints all[/dim]")
 
@@ -82,7 +82,7 @@ def print_row(row: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(row)
     else:
-        show(["column", "value"], ((name, text.shown(value)) for name, value in row.items()))
+        show(["column", "value"], ((name, text.format_cell(value)) for name, value in row.items()))
 
 
 def bar() -> Progress:

@@ -15,7 +15,7 @@ from tailrace import types
 from tailrace.catalog.definition import ViewDef
 from tailrace.codec.convert import key_values
 from tailrace.codec.keys import Direction, KeyCodec
-from tailrace.codec.murmur import place_one
+from tailrace.codec.murmur import hash_bucket
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.weighted import split
 from tailrace.database.waiting import PATIENCE, Moment, Position
@@ -227,7 +227,7 @@ class View:
         if self._placed is None:
             return range(self._store.shards)
         positions, kinds = self._placed
-        return (place_one([values[p] for p in positions], kinds, self._store.shards),)
+        return (hash_bucket([values[p] for p in positions], kinds, self._store.shards),)
 
     def _table(self, rows: list[bytes]) -> pa.Table:
         try:

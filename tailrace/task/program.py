@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import faults
-from tailrace.codec.murmur import place
+from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.delta import SHARD, WEIGHT
 from tailrace.rules.arrow.compiled import Expression
@@ -297,7 +297,7 @@ class Program:
 
 def sharded(rows: pa.Table, by: Sequence[str], shards: int) -> pa.Table:
     """Rows with the shard that each belongs to by its values in some columns."""
-    return rows.append_column(SHARD, pa.array(place([rows.column(n) for n in by], shards, rows.num_rows)))
+    return rows.append_column(SHARD, pa.array(hash_buckets([rows.column(n) for n in by], shards, rows.num_rows)))
 
 
 def fed_name(number: int, name: str) -> str:

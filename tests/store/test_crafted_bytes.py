@@ -96,7 +96,7 @@ def test_damaged_weights(entries: list[bytes]) -> None:
         survives(lambda entry=entry: weighted.weight_of(entry))
     olds = pa.array([None, *entries], pa.large_binary()).slice(1)
     rows, changes = pa.array([b"row"] * len(entries), pa.large_binary()), np.full(len(entries), -1)
-    changed = survives(lambda: weighted.changed(1, olds, rows, changes))
+    changed = survives(lambda: weighted.add_weights(1, olds, rows, changes))
     assert isinstance(changed, TailraceError) == isinstance(found, TailraceError)
 
 

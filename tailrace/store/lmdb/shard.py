@@ -317,7 +317,7 @@ def _merged(
 
 def _prefixed(state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     """The keys of a state as they lie in the shard."""
-    return arrays.joined([pa.scalar(_STATE.pack(state), pa.large_binary()), keys])
+    return arrays.join_cells([pa.scalar(_STATE.pack(state), pa.large_binary()), keys])
 
 
 class LmdbShard(Shard):

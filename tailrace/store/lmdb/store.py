@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tailrace import faults
 from tailrace.codec import arrays
-from tailrace.codec.murmur import place
+from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.codec.sorting import order
 from tailrace.errors import Conflict, Corrupt, Fenced, NoSuchRow, OffsetGap
@@ -152,10 +152,10 @@ class LmdbStore(Store):
     def _images(self, txn: Any, change: Change) -> tuple[list[bytes], pa.RecordBatch, pa.RecordBatch | None]:
         """The keys that change, in order; their rows before (those there were) and after (None: deleted)."""
         table, rows = change.table, change.rows
-        nodes = place(table.key_columns(rows), self.nodes, rows.num_rows)
+        nodes = hash_buckets(table.key_columns(rows), self.nodes, rows.num_rows)
         user_keys = clip(table.keys.encode(table.key_columns(rows), rows.num_rows))
         prefixes = pa.array([_ROW.pack(table.id, n) for n in range(self.nodes)], pa.large_binary())
-        keys = arrays.joined([prefixes.take(pa.array(nodes)), user_keys])
+        keys = arrays.join_cells([prefixes.take(pa.array(nodes)), user_keys])
         last = order(keys).lasts  # of several rows with one key the last counts
         ordered = keys.take(pa.array(last)).to_pylist()
         with txn.cursor(self._rows) as cursor:
@@ -197,7 +197,7 @@ class LmdbStore(Store):
         """One log entry per node that has a part in the change."""
         images = log.images(table, before, after if after is not None else before.slice(0, 0))
         rows = pa.RecordBatch.from_arrays(images.columns[:-1], schema=table.schema)
-        nodes = place(table.key_columns(rows), self.nodes, rows.num_rows)
+        nodes = hash_buckets(table.key_columns(rows), self.nodes, rows.num_rows)
         counted = nodes[: before.num_rows] if after is None else nodes[before.num_rows :]
         operations = np.bincount(counted, minlength=self.nodes)
         result = list(ends)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tailrace.catalog.catalog import Catalog
-from tailrace.codec.murmur import place
+from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.errors import StoreError, TailraceError
 from tailrace.store import documents
@@ -179,7 +179,7 @@ def _misplaced(table: TableDef, node: int, nodes: int, run: list[tuple[bytes, by
         rows.validate(full=True)
         columns = table.key_columns(rows)
         keys = clip(table.keys.encode(columns, len(run))).to_pylist()
-        nodes_ = place(columns, nodes, len(run))
+        nodes_ = hash_buckets(columns, nodes, len(run))
     except UNREADABLE as error:
         if len(run) == 1:
             return [f"the row under key 0x{run[0][0].hex()}: {_said(error)}"]

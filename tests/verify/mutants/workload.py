@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 import tailrace as tr
-from tailrace.codec.murmur import place_one
+from tailrace.codec.murmur import hash_bucket
 from tailrace.spark.session import session
 from tailrace.store.lmdb.store import LmdbStore
 
@@ -54,7 +54,7 @@ def main(store: Path, recording: Path) -> None:
         for name, sql in VIEWS.items():
             db.sql(f"CREATE MATERIALIZED VIEW {name} AS {sql}")
         t = db.table("t")
-        assert len({place_one([i], [pa.int32()], 2) for i in IDS}) == 2
+        assert len({hash_bucket([i], [pa.int32()], 2) for i in IDS}) == 2
         t.put_many([{"id": i, "g": 0, "v": 1} for i in IDS])
         db.refresh()
         t.put_many([{"id": i, "g": 0, "v": 10} for i in IDS])
