@@ -57,7 +57,7 @@ class TestCertificates:
         found = judged([{"all": 100}, {}, {"all": 105}], [0, 2, 3])
         assert found.level == Level.STRONG
         assert [str(w) for w in found.witnesses] == [
-            "view total: not completely consistent\n  no state is the view at transaction 1"
+            "view total: not completely consistent\n  no state shows the view right after transaction 1"
         ]
 
     def test_cuts_after_the_last_change_and_before_the_first_are_good(self) -> None:
@@ -69,17 +69,17 @@ class TestCertificates:
         assert str(found.witnesses[0]) == (
             "view total, record all: not weakly consistent\n"
             "  state 1 (epoch 1, cut 1): 90\n"
-            "  it holds a part of transaction 1 only: (t, a)"
+            "  the state reflects only part of transaction 1: (t, a)"
         )
 
     def test_a_transaction_more_than_it_says(self) -> None:
         found = judged([{"all": 100}, {"all": 105}], [0, 2])
         assert found.level == Level.CONVERGENT
-        assert found.witnesses[0].reason == "it is the view at cut 3, and not at the one that it names"
+        assert found.witnesses[0].reason == "the state is the view at cut 3, not at the cut it claims"
 
     def test_a_wrong_number(self) -> None:
         found = judged([{"all": 100}, {"all": 1}, {"all": 105}], [0, 1, 3])
-        assert found.witnesses[0].reason == "at this cut the view's definition gives 100"
+        assert found.witnesses[0].reason == "the view's definition gives 100 at this cut"
 
     def test_cuts_that_go_back(self) -> None:
         found = judged([{"all": 100}, {"all": 105}, {"all": 100}, {"all": 105}], [0, 3, 2, 3])
@@ -88,7 +88,7 @@ class TestCertificates:
             "view total: not strongly consistent\n"
             "  state 1 (epoch 1, cut 3)\n"
             "  state 2 (epoch 2, cut 2)\n"
-            "  cut 2 comes after cut 3"
+            "  the cut goes back from 3 to 2"
         )
 
     def test_a_view_that_did_not_catch_up(self) -> None:
@@ -131,16 +131,16 @@ class TestSnapshots:
         assert found.level == Level.STRONG
         assert found.snapshot is True
         assert found.witness is None
-        assert "name one cut" in str(found)
+        assert "have the same cut" in str(found)
 
     def test_views_at_different_cuts(self) -> None:
         found = self.judged([0, 1, 2, 3, 3], [0, 1, 3, 4, 5])
         assert found.level == Level.COMPLETE
         assert found.snapshot is False
         assert str(found.witness) == (
-            "view copy: not of one snapshot\n"
+            "view copy: not in the same snapshot as other views\n"
             "  state 2 (epoch 3, cut 2)\n"
-            "  in epoch 3 view total is at cut 3, and view copy at cut 2"
+            "  in epoch 3, view total is at cut 3 but view copy is at 2"
         )
 
     def test_views_that_were_never_published_together(self) -> None:
@@ -203,7 +203,7 @@ class TestSearch:
             "view copy, record 3: not strongly consistent\n"
             "  state 1: 93\n"
             "  state 2: 33\n"
-            "  the first needs t 3 at version 10 (93), the second still at version 4 (33)"
+            "  the first state needs t 3 at version 10 (93), the second needs it at version 4 (33)"
         )
 
     def test_a_row_put_again_is_no_other_base_state(self) -> None:
@@ -221,7 +221,7 @@ class TestSearch:
 
 class TestInput:
     def test_a_state_without_a_cut(self) -> None:
-        with pytest.raises(BadHistory, match=r"total: state 1 names no cut") as caught:
+        with pytest.raises(BadHistory, match=r"total: state 1 has no cut") as caught:
             check(TRANSFERS, [ViewHistory("total", [ViewState({"all": 100}, 0), ViewState({"all": 105})])], VIEWS)
         assert caught.value.name == "total"
 

@@ -214,7 +214,7 @@ def test_an_engine_that_shows_parts_of_transactions_is_caught(base: BaseHistory)
         verdict = check(base, [history], VIEWS)
         assert verdict.level == Level.CONVERGENT
         assert verdict.witness is not None
-        assert "a part of transaction" in verdict.witness.reason
+        assert "only part of transaction" in verdict.witness.reason
 
 
 # The search, and the definitions written down without regard for time.

@@ -54,7 +54,7 @@ def test_without_undo_a_reader_sees_an_epoch_before_it_is_committed(tmp_path: Pa
     assert found.verdict.level is Level.CONVERGENT
     missed = witness(found, "totals", Level.WEAK)
     assert shown(missed) == [(1, {"g": 0, "total": 20, "n": 2})]
-    assert missed.reason == "it is the view at cut 2, and not at the one that it names"
+    assert missed.reason == "the state is the view at cut 2, not at the cut it claims"
 
 
 def test_an_epoch_that_is_applied_twice_is_noticed(tmp_path: Path, spark: Any) -> None:
@@ -63,7 +63,7 @@ def test_an_epoch_that_is_applied_twice_is_noticed(tmp_path: Path, spark: Any) -
     assert found.verdict.level is Level.NONE
     missed = witness(found, "totals", Level.WEAK)
     assert shown(missed) == [(2, {"g": 0, "total": 38, "n": 2})]
-    assert missed.reason == "at this cut the view's definition gives {g: 0, total: 20, n: 2}"
+    assert missed.reason == "the view's definition gives {g: 0, total: 20, n: 2} at this cut"
 
 
 def test_epochs_in_the_wrong_order_make_a_view_go_back(tmp_path: Path, spark: Any) -> None:

@@ -153,7 +153,7 @@ class TestRepeatedUpdate:
         assert verdict.level < Level.WEAK
         weak = next(w for w in verdict.views["D"].witnesses if w.level == Level.WEAK)
         assert [(s.state, s.value) for s in weak.states] == [(2, 500)]
-        assert weak.reason == "no base state gives this value; they give 300 or 400"
+        assert weak.reason == "no base state gives this value; base states give 300 or 400"
 
     def test_even_if_it_is_mended_later(self) -> None:
         verdict = judge(self.HISTORY, sum_by_x, {"x1": 300}, {"x1": 400}, {"x1": 500}, {"x1": 400})

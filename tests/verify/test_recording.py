@@ -153,7 +153,7 @@ def test_chosen_views_with_a_task_for_every_shard(db: tr.Database, tmp_path: Pat
 def test_every_epoch_is_recorded_however_late_it_is_read(
     db: tr.Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "EVERY", 3600.0)
+    monkeypatch.setattr(recorder, "POLL_SECONDS", 3600.0)
     create(db, "selection")
     with db.record(tmp_path / "h.arrow"):
         for number in range(40):  # more than the store remembers otherwise
