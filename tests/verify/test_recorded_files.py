@@ -1,4 +1,4 @@
-"""Recordings as files: those of other systems are checked, and wrong or damaged ones are refused with the reason."""
+"""Recording files: those of other systems can be checked; invalid or damaged ones are refused with the reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Row = tuple[str | None, str | None, int | None, int | None, str | None, str | No
 
 
 def make(path: Path, header: Any, rows: Sequence[Row]) -> Path:
-    """A recording made with nothing but Arrow and JSON, as another system would make it."""
+    """Writes a recording with only Arrow and JSON, as another system would."""
     text = header if isinstance(header, str) else json.dumps(header)
     schema = pa.schema(list(zip(NAMES, KINDS, strict=True)), metadata={"tailrace.recording": text})
     columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(KINDS)]
@@ -52,64 +52,64 @@ HISTORY = [base(None, 1, 1), base(10, 1, 2), base(11, 1, "3"), base(11, 2, "0.5"
 
 
 def copied(path: Path, *values: Any) -> Path:
-    """A recording in which record 1 of the view shows these values, one after the other."""
+    """Writes a recording in which record 1 of the view has these values, one per epoch."""
     seen = [row for i, v in enumerate(values) for row in (epoch(i), view(i, 1, v))]
     return make(path, HEADER, [*HISTORY, *seen, view(len(values) - 1, 2, 0.5)])
 
 
 def test_states_without_cuts_are_explained_by_search(tmp_path: Path, spark: Any) -> None:
-    found = tr.check(copied(tmp_path / "h", 1, "2.0", 3), spark=spark)
-    assert (found.certified, found.ok, found.verdict.snapshot) == (False, True, None)
-    assert found.verdict.level >= Level.STRONG
+    checked = tr.check(copied(tmp_path / "h", 1, "2.0", 3), spark=spark)
+    assert (checked.certified, checked.ok, checked.verdict.snapshot) == (False, True, None)
+    assert checked.verdict.level >= Level.STRONG
 
 
 def test_a_record_that_goes_back_is_not_strong(tmp_path: Path, spark: Any) -> None:
-    found = tr.check(copied(tmp_path / "h", 2, 1, 3), spark=spark)
-    assert (found.verdict.level, found.verdict.at_most, found.ok) == (Level.WEAK, Level.WEAK, False)
-    witness = found.verdict.witness
+    checked = tr.check(copied(tmp_path / "h", 2, 1, 3), spark=spark)
+    assert (checked.verdict.level, checked.verdict.at_most, checked.ok) == (Level.WEAK, Level.WEAK, False)
+    witness = checked.verdict.witness
     assert witness is not None
     assert (witness.level, witness.view, witness.key) == (Level.STRONG, "copy", "[1]")
     assert [state.value["v"] for state in witness.states] == ["2.00", "1.00"]
 
 
-def test_a_value_that_never_was_is_not_weak(tmp_path: Path, spark: Any) -> None:
-    found = tr.check(copied(tmp_path / "h", 1, 7, 3), spark=spark)
-    assert found.verdict.level is Level.CONVERGENT
-    assert found.verdict.witness is not None
-    assert [state.value["v"] for state in found.verdict.witness.states] == ["7.00"]
+def test_a_value_that_never_existed_is_not_weak(tmp_path: Path, spark: Any) -> None:
+    checked = tr.check(copied(tmp_path / "h", 1, 7, 3), spark=spark)
+    assert checked.verdict.level is Level.CONVERGENT
+    assert checked.verdict.witness is not None
+    assert [state.value["v"] for state in checked.verdict.witness.states] == ["7.00"]
 
 
-def test_a_bound_that_is_hit_is_said(tmp_path: Path, spark: Any) -> None:
-    found = tr.check(copied(tmp_path / "h", 2, 1, 3), bound=1, spark=spark)
-    assert found.verdict.bounded
-    assert not found.ok
-    assert "raise the bound" in str(found.verdict)
+def test_a_hit_bound_is_reported(tmp_path: Path, spark: Any) -> None:
+    checked = tr.check(copied(tmp_path / "h", 2, 1, 3), bound=1, spark=spark)
+    assert checked.verdict.bounded
+    assert not checked.ok
+    assert "raise the bound" in str(checked.verdict)
 
 
-def test_cuts_are_taken_at_their_word(tmp_path: Path, spark: Any) -> None:
+def test_each_state_is_compared_with_the_view_at_its_cut(tmp_path: Path, spark: Any) -> None:
     rows = [*HISTORY, epoch(5, 10), view(5, 1, 2), epoch(6, 11), view(6, 1, 3), view(6, 2, 0.5)]
-    found = tr.check(make(tmp_path / "right", HEADER, rows), spark=spark)
-    assert (found.certified, found.ok, found.verdict.level) == (True, True, Level.COMPLETE)
+    checked = tr.check(make(tmp_path / "right", HEADER, rows), spark=spark)
+    assert (checked.certified, checked.ok, checked.verdict.level) == (True, True, Level.COMPLETE)
     rows = [*HISTORY, epoch(5, 10), view(5, 1, 1), epoch(6, 11), view(6, 1, 3), view(6, 2, 0.5)]
-    found = tr.check(make(tmp_path / "stale", HEADER, rows), spark=spark)
-    assert found.verdict.level is Level.CONVERGENT
-    assert found.verdict.witness is not None
-    assert found.verdict.witness.states[0].cut == 10
-    assert tr.check(tmp_path / "stale", search=True, spark=spark).ok  # though some base state explains it
+    checked = tr.check(make(tmp_path / "stale", HEADER, rows), spark=spark)
+    assert checked.verdict.level is Level.CONVERGENT
+    assert checked.verdict.witness is not None
+    assert checked.verdict.witness.states[0].cut == 10
+    assert tr.check(tmp_path / "stale", search=True, spark=spark).ok  # because another base state explains it
 
 
-def test_views_that_are_not_at_one_cut_are_no_snapshot(tmp_path: Path, spark: Any) -> None:
+def test_views_at_different_cuts_are_no_snapshot(tmp_path: Path, spark: Any) -> None:
     total = [("view", "total", 1, None, "[]", '{"s": "3.50"}')]
     seen = [epoch(1, 10, "copy"), view(1, 1, 2), epoch(1, 11, "total"), *total]
     last = [epoch(2, 11, "copy"), view(2, 1, 3), view(2, 2, 0.5)]
     path = make(tmp_path / "h", {**HEADER, "views": [COPY, TOTAL]}, [*HISTORY, *seen, *last])
-    found = tr.check(path, spark=spark)
-    assert (found.verdict.level >= Level.STRONG, found.verdict.snapshot, found.ok) == (True, False, False)
-    assert found.verdict.witness is not None
-    assert "epoch 1" in found.verdict.witness.reason
+    checked = tr.check(path, spark=spark)
+    assert (checked.verdict.level >= Level.STRONG, checked.verdict.snapshot, checked.ok) == (True, False, False)
+    assert checked.verdict.witness is not None
+    assert "epoch 1" in checked.verdict.witness.reason
 
 
-def test_rows_are_equal_however_they_are_written(tmp_path: Path, spark: Any) -> None:
+def test_equal_values_may_be_written_differently(tmp_path: Path, spark: Any) -> None:
     def bag(x: Any, weight: int) -> Row:
         return ("view", "bag", 1, None, json.dumps([x]), json.dumps({"x": x, "_weight": weight}))
 
@@ -122,8 +122,8 @@ def test_rows_are_equal_however_they_are_written(tmp_path: Path, spark: Any) -> 
     timed = {"name": "timed", "sql": "SELECT at, COUNT(*) AS n FROM t GROUP BY at", "key": ["at"]}
     row: Row = ("view", "timed", 1, None, '["2026-01-01T00:00:00"]', '{"at": "2026-01-01T00:00:00Z", "n": 5}')
     header = {**HEADER, "views": [BAG, timed]}
-    found = tr.check(make(tmp_path / "h", header, [*rows, epoch(1, 1), *shown, row]), spark=spark)
-    assert found.ok, found.verdict
+    checked = tr.check(make(tmp_path / "h", header, [*rows, epoch(1, 1), *shown, row]), spark=spark)
+    assert checked.ok, checked.verdict
 
 
 WRONG = {
@@ -189,14 +189,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_file_that_is_wrong_is_refused_with_the_reason(tmp_path: Path, spark: Any, wrong: str) -> None:
+def test_an_invalid_file_is_refused_with_the_reason(tmp_path: Path, spark: Any, wrong: str) -> None:
     header, rows, reason = WRONG[wrong]
     with pytest.raises(BadRecording) as refused:
         tr.check(make(tmp_path / "h", header, rows), spark=spark)
     assert reason in refused.value.reason
 
 
-def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     schema = pa.schema([("a", pa.int64())])
     for name, metadata in (("other", None), ("columns", {"tailrace.recording": json.dumps(HEADER)})):
         with pa.OSFile(str(tmp_path / name), "wb") as file:
@@ -213,20 +213,21 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
             Reader(tmp_path / name)
 
 
-def test_damage_anywhere_is_noticed(tmp_path: Path) -> None:
-    """Whatever byte of a file changes, it is refused, or says what it said before."""
+def test_damage_to_any_byte_is_noticed(tmp_path: Path) -> None:
+    """A file with a changed byte is either refused or has the same content."""
     path = tmp_path / "h"
-    sound = copied(tmp_path / "made", 1, 2, 3)
-    whole = Reader(sound)
-    with Writer(path, Header(whole.header.tables, (RecordedView("copy", "SELECT id, v FROM t", ("id",)),))) as writer:
-        writer.write([line for _, line in whole.lines()])
+    original = Reader(copied(tmp_path / "made", 1, 2, 3))
+    with Writer(
+        path, Header(original.header.tables, (RecordedView("copy", "SELECT id, v FROM t", ("id",)),))
+    ) as writer:
+        writer.write([line for _, line in original.lines()])
         writer.whole = True
-    right, content = everything(path), path.read_bytes()
+    expected, content = everything(path), path.read_bytes()
     noticed = 0
     for at in range(0, len(content), 3):
         path.write_bytes(content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :])
         try:
-            assert everything(path) == right, f"byte {at}"
+            assert everything(path) == expected, f"byte {at}"
         except BadRecording:
             noticed += 1
     assert noticed > len(content) // 12
