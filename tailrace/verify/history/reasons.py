@@ -37,7 +37,7 @@ def wrong_order(
     for n in range(len(part.last)):
         earliest, latest = min(p[n] for p in first), max(p[n] for p in second)
         if earliest > latest:
-            (table, key), versions = part.line(n)
+            (table, key), versions = part.timeline(n)
             needed, limit = (f"version {versions[at][0]} ({format_row(versions[at][1])})" for at in (earliest, latest))
             later = " or later" if any(p[n] > earliest for p in first) else ""
             earlier = " or earlier" if any(p[n] < latest for p in second) else ""
@@ -59,11 +59,12 @@ def no_order(part: Slice, first: Sequence[Point], second: Sequence[Point]) -> st
 
 def describe_point(part: Slice, point: Point) -> str:
     """A base state, described by the rows of the base records that matter."""
-    lines = [(part.line(n), at) for n, at in enumerate(point)]
+    versions_at = [(part.timeline(n), at) for n, at in enumerate(point)]
     rows = [
-        f"{table} {format_value(key)} is {format_row(versions[at][1])}" for ((table, key), versions), at in lines[:FEW]
+        f"{table} {format_value(key)} is {format_row(versions[at][1])}"
+        for ((table, key), versions), at in versions_at[:FEW]
     ]
-    return " and ".join(rows) + (" and so on" if len(lines) > FEW else "")
+    return " and ".join(rows) + (" and so on" if len(versions_at) > FEW else "")
 
 
 def _describe_any(part: Slice, points: Sequence[Point]) -> str:

@@ -42,13 +42,13 @@ class RecordHistory:
         self,
         view: ViewHistory,
         key: Key,
-        line: Sequence[tuple[int, Value]],
+        timeline: Sequence[tuple[int, Value]],
         part: Slice,
         model: Model,
         tolerance: float,
     ) -> None:
         self.part = part
-        self._view, self._key, self._line, self._model, self._tolerance = view, key, line, model, tolerance
+        self._view, self._key, self._timeline, self._model, self._tolerance = view, key, timeline, model, tolerance
         self._points: dict[Point, int | None] = {}
 
     def search(self) -> bool:
@@ -121,13 +121,13 @@ class RecordHistory:
 
     def not_complete(self) -> Witness:
         reason = "applying the changes one at a time, in any order, gives states that are missing here"
-        return self._witness(Level.COMPLETE, range(len(self._line)), reason)
+        return self._witness(Level.COMPLETE, range(len(self._timeline)), reason)
 
     @cached_property
     def _values(self) -> list[Value]:
         """The record's distinct values."""
         values: list[Value] = []
-        for _, value in self._line:
+        for _, value in self._timeline:
             if self._number(value, values) is None:
                 values.append(value)
         return values
@@ -135,7 +135,7 @@ class RecordHistory:
     @cached_property
     def _states(self) -> list[int]:
         """The record's states, each as the number of its value."""
-        return [n for _, value in self._line if (n := self._number(value, self._values)) is not None]
+        return [n for _, value in self._timeline if (n := self._number(value, self._values)) is not None]
 
     def _number(self, value: Value, values: Sequence[Value]) -> int | None:
         return next((n for n, known in enumerate(values) if alike(known, value, self._tolerance)), None)
@@ -149,7 +149,7 @@ class RecordHistory:
 
     def _is_as_written(self) -> bool:
         """Whether the base states in the order of the changes explain the states."""
-        done, values = 0, [value for _, value in self._line]
+        done, values = 0, [value for _, value in self._timeline]
         for value in self.part.as_written:
             if done < len(values) and alike(value, values[done], self._tolerance):
                 done += 1
@@ -195,5 +195,5 @@ class RecordHistory:
 
     def _witness(self, level: Level, chosen: Sequence[int], reason: str) -> Witness:
         return Witness(
-            level, self._view.name, self._key, [shown_in(self._view, *self._line[n]) for n in chosen], reason
+            level, self._view.name, self._key, [shown_in(self._view, *self._timeline[n]) for n in chosen], reason
         )

@@ -38,10 +38,10 @@ def search(
     if bound < 1:
         raise BadHistory(name=view.name, reason=f"a bound of {bound} base states is too small; use at least 1")
     run = _Search(base, view, definition, bound, tolerance, model, matters)
-    run.converge()
-    run.explain()
+    run.check_convergence()
+    run.check_order()
     if not run.witnesses:
-        run.complete()
+        run.check_completeness()
     witnesses = tuple(run.witnesses[level] for level in sorted(run.witnesses))
     undecided = min(run.undecided, default=Level.COMPLETE + 1)
     missed = min(run.witnesses, default=Level.COMPLETE + 1)
@@ -66,24 +66,24 @@ class _Search:
         self.witnesses: dict[Level, Witness] = {}
         self.undecided: set[Level] = set()
         self._view, self._bound, self._tolerance, self._model, self._matters = view, bound, tolerance, model, matters
-        self._lines: dict[Any, list[tuple[int, Value]]] = view.timelines(tolerance)
-        self._ranks = {key: n for n, key in enumerate(self._lines)}
+        self._timelines: dict[Any, list[tuple[int, Value]]] = view.timelines(tolerance)
+        self._ranks = {key: n for n, key in enumerate(self._timelines)}
 
-    def converge(self) -> None:
+    def check_convergence(self) -> None:
         """Convergent: the last state of each record = its value at the last base state."""
         expected = self.space.view_at(self.space.last)
-        for key in dict.fromkeys([*self._lines, *expected]):
-            state, value = self._line(key)[-1]
+        for key in dict.fromkeys([*self._timelines, *expected]):
+            state, value = self._timeline(key)[-1]
             if not alike(value, expected.get(key), self._tolerance):
                 reason = f"the last base state gives {format_row(expected.get(key))}"
                 self._add(Witness(Level.CONVERGENT, self._view.name, key, [shown_in(self._view, state, value)], reason))
 
-    def explain(self) -> None:
+    def check_order(self) -> None:
         """Weak and strong, record by record. The records share the bound, so those with few base states come first."""
         with suppress(BoundHit):
             for point in self.space.as_written:
                 self.space.view_at(point)
-        for key in sorted(self._lines, key=lambda key: self.space.slice(key, self._matters).size):
+        for key in sorted(self._timelines, key=lambda key: self.space.slice(key, self._matters).size):
             record = self._record(key)
             if not record.search():
                 self._judge_unexplained(record)
@@ -98,30 +98,30 @@ class _Search:
         if witness := record.not_strong():
             self._add(witness)
 
-    def complete(self) -> None:
+    def check_completeness(self) -> None:
         """Complete: no base state is skipped, by the definition of the model."""
-        decided = self._every_value_shown() if self._model is Model.PAIRS else self._every_step_shown()
+        decided = self._find_unshown_value() if self._model is Model.PAIRS else self._find_skipped_step()
         if not self.witnesses and not decided:
             self.undecided.add(Level.COMPLETE)
 
-    def _every_value_shown(self) -> bool:
-        """Whether the pairs model is decided: a base state with an unshown value was found, or there is none."""
+    def _find_unshown_value(self) -> bool:
+        """Adds a witness for a value that no state shows. Returns whether the level is decided (pairs model)."""
         for point in self._points():
             view = self.space.view_at(point)
-            for key in dict.fromkeys([*self._lines, *view]):
+            for key in dict.fromkeys([*self._timelines, *view]):
                 value = view.get(key)
-                if not any(alike(value, known, self._tolerance) for _, known in self._line(key)):
+                if not any(alike(value, known, self._tolerance) for _, known in self._timeline(key)):
                     part = self.space.slice(key, None)
                     reason = f"no state shows {format_row(value)}, the value where {describe_point(part, point)}"
                     self._add(Witness(Level.COMPLETE, self._view.name, key, [], reason))
                     return True
         return self.space.looked_at == self.space.size
 
-    def _every_step_shown(self) -> bool:
-        """Whether the sequence model is decided: a record with a skipped step was found, or there is none."""
+    def _find_skipped_step(self) -> bool:
+        """Adds a witness for a record that skips a step. Returns whether the level is decided (sequence model)."""
         views: list[Mapping[Any, Value]] = [self.space.view_at(point) for point in self._points()]
         decided = self.space.looked_at == self.space.size
-        for key in dict.fromkeys([*self._lines, *(key for view in views for key in view)]):
+        for key in dict.fromkeys([*self._timelines, *(key for view in views for key in view)]):
             record = self._record(key)
             if record.part.size > self._bound:
                 continue
@@ -141,10 +141,10 @@ class _Search:
 
     def _record(self, key: Any) -> RecordHistory:
         part = self.space.slice(key, self._matters)
-        return RecordHistory(self._view, key, self._line(key), part, self._model, self._tolerance)
+        return RecordHistory(self._view, key, self._timeline(key), part, self._model, self._tolerance)
 
-    def _line(self, key: Any) -> list[tuple[int, Value]]:
-        return self._lines.get(key, [(0, None)])
+    def _timeline(self, key: Any) -> list[tuple[int, Value]]:
+        return self._timelines.get(key, [(0, None)])
 
     def _add(self, witness: Witness) -> None:
         """Keeps one witness per level: the one with the fewest states, then the one that could be noticed first."""

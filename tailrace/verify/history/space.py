@@ -31,9 +31,10 @@ class Space:
     def __init__(self, base: BaseHistory, view: ViewHistory, definition: Definition, bound: int) -> None:
         self._base, self._view, self._definition, self._bound = base, view, definition, bound
         self._seen: dict[Point, Mapping[Any, Value]] = {}
-        lines = {record: _distinct(values) for record, values in base.timelines.items()}
-        self.lines = {record: line for record, line in lines.items() if len(line) > 1}
-        self.last: Point = tuple(len(line) - 1 for line in self.lines.values())
+        distinct = {record: _distinct(values) for record, values in base.timelines.items()}
+        # One dimension for each record with at least two distinct versions.
+        self.timelines = {record: versions for record, versions in distinct.items() if len(versions) > 1}
+        self.last: Point = tuple(len(versions) - 1 for versions in self.timelines.values())
         self.size = math.prod(n + 1 for n in self.last)
 
     @property
@@ -55,14 +56,14 @@ class Space:
 
     def rows(self, point: Point) -> dict[Record, Value]:
         rows = dict(self._base.initial)
-        rows.update({r: line[at][1] for (r, line), at in zip(self.lines.items(), point, strict=True)})
+        rows.update({r: versions[at][1] for (r, versions), at in zip(self.timelines.items(), point, strict=True)})
         return {record: value for record, value in rows.items() if value is not None}
 
     @cached_property
     def as_written(self) -> list[Point]:
         """The base states in the order of the changes, one change at a time."""
-        dimensions = {(r, version): n for n, (r, line) in enumerate(self.lines.items()) for version, _ in line}
-        version_of, position = dict.fromkeys(self._base.timelines, 0), [0] * len(self.lines)
+        dimensions = {(r, version): n for n, (r, line) in enumerate(self.timelines.items()) for version, _ in line}
+        version_of, position = dict.fromkeys(self._base.timelines, 0), [0] * len(self.timelines)
         points = [tuple(position)]
         for change in self._base.changes:
             version_of[change.record] += 1
@@ -74,9 +75,9 @@ class Space:
 
     def slice(self, key: Key, matters: Matters | None) -> Slice:
         if matters is None:
-            return Slice(self, key, tuple(range(len(self.lines))))
-        timelines = self._base.timelines
-        return Slice(self, key, tuple(n for n, r in enumerate(self.lines) if matters(key, r, timelines[r])))
+            return Slice(self, key, tuple(range(len(self.timelines))))
+        versions = self._base.timelines
+        return Slice(self, key, tuple(n for n, r in enumerate(self.timelines) if matters(key, r, versions[r])))
 
 
 class Slice:
@@ -112,9 +113,9 @@ class Slice:
                     waiting.append(point)
                     yield
 
-    def line(self, dimension: int) -> tuple[Record, list[tuple[int, Value]]]:
+    def timeline(self, dimension: int) -> tuple[Record, list[tuple[int, Value]]]:
         """The base record of a dimension of this slice, and its versions with their numbers."""
-        return list(self._space.lines.items())[self._records[dimension]]
+        return list(self._space.timelines.items())[self._records[dimension]]
 
     def _project(self, point: Point) -> Point:
         return point if len(self._records) == len(point) else tuple(point[n] for n in self._records)
