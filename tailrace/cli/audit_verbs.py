@@ -43,8 +43,9 @@ def audit(
 ) -> None:
     """Find damage in views, their internal states, logs and undo records. With --repair, repair it.
 
-    The audit recomputes the views at their cut. Writers, epochs and readers continue meanwhile. It compares the rows of
-    the views and their internal states. With --sample, --from or --to it compares the rows only.
+    Recomputes the views at their cut, and compares their rows and internal states.
+    With --sample, --from or --to it compares rows only.
+    Writers, epochs and readers continue meanwhile.
     Exits with 1 if it finds damage (with --repair: if damage remains).
 
     Example:

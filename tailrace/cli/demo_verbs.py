@@ -59,11 +59,13 @@ def bench(
 ) -> None:
     """Measure Tailrace on this machine and print the results as JSON.
 
-    The results are compared with the limits of the machine and with other systems. Every view is verified before its
-    result counts. If a benchmark fails, the others still run and the exit code is 1.
+    Results are compared with the limits of the machine and with other systems.
+    Every view is verified before its result counts.
+    If a benchmark fails, the others still run and the exit code is 1.
 
-    These run only if named: tpch (all 22 queries, compared with recomputation by Spark), views (1,000 views), and with
-    --quick also the comparisons with other systems (peers_sum, ...; `make bench-peers` installs those systems).
+    Not run unless named: tpch (all 22 queries, compared with recomputation by Spark) and views (1,000 views).
+    With --quick, comparisons with other systems (peers_sum, ...) are not run unless named either.
+    `make bench-peers` installs those systems.
 
     Example:
       tailrace bench --quick

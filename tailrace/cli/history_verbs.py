@@ -62,9 +62,9 @@ def check(
 ) -> None:
     """Check how consistent recorded views were with their tables and with each other.
 
-    Each recorded state is compared with the view's SQL, run by Spark over the tables as they were at the state's cut.
-    If the recording has no cuts (for example, one of another system), the check searches for them.
-    Exits with 1 unless every view is strongly consistent and all views are consistent with each other.
+    Compares each recorded state with the view's SQL, run by Spark over the tables at the state's cut.
+    If a recording has no cuts (one of another system, for example), the check searches for them.
+    Exits with 1 unless every view is strongly consistent and all views share one cut in every epoch.
 
     Example:
       tailrace check history.arrow

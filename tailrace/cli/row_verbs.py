@@ -71,7 +71,8 @@ def delete(
 ) -> None:
     """Delete rows by key, in one transaction. Keys without a row are ignored.
 
-    Write a composite key as a JSON array. A single composite key may also be given as separate values.
+    Write a composite key as a JSON array.
+    A single composite key may also be given as separate values.
 
     Example:
       tailrace delete shop orders 1 2 3
@@ -101,7 +102,8 @@ def get(
 ) -> None:
     r"""Read one row by its key. Tables show their newest row, views their row at the committed epoch.
 
-    Write a composite key as separate values or as a JSON array. A view that always has exactly one row needs no key.
+    Write a composite key as separate values or as a JSON array.
+    A view that always has exactly one row needs no key.
     Exits with 1 if the row does not exist.
 
     Example:

@@ -59,8 +59,9 @@ def sql(
 ) -> None:
     """Run SQL statements: create, drop, describe, list and query tables and views.
 
-    The text comes from the argument, from a file, or from stdin. A query sees all tables and views at one cut, that of
-    the committed epoch. Only the result of the last statement is printed.
+    The text comes from the argument, from a file, or from stdin.
+    A query sees all tables and views at one cut, that of the committed epoch.
+    Only the result of the last statement is printed.
 
     Example:
       tailrace sql shop "CREATE TABLE orders (id BIGINT PRIMARY KEY, cust BIGINT, price DECIMAL(12,2))"
