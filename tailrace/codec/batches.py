@@ -17,6 +17,6 @@ def read(data: bytes | memoryview, schema: pa.Schema, where: str) -> pa.RecordBa
     try:
         batch = pa.ipc.read_record_batch(pa.py_buffer(data), schema)
         batch.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+    except (pa.ArrowException, OSError, EOFError, ValueError, MemoryError) as error:
         raise Corrupt(where=where, reason=f"not a valid Arrow batch ({str(error).splitlines()[0][:200]})") from None
     return batch

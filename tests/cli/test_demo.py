@@ -1,4 +1,4 @@
-"""The demo, small, and its arithmetic."""
+"""A small demo run, and how the demo computes its figures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_small_demo_verifies_every_view(spark: SparkSession, tmp_path: Path, m
     assert (again.exit_code, "already exists" in again.stderr) == (1, True)
 
 
-def test_percentiles() -> None:
+def test_percentile_of_none_one_and_many_values() -> None:
     assert percentile([], 0.5) == 0.0
     assert percentile([3.0], 0.99) == 3.0
     assert percentile([float(i) for i in range(100)], 0.99) == 99.0

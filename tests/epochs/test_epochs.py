@@ -1,4 +1,4 @@
-"""Epochs: recovery by doing the work again, one runner at a time, reads of one epoch, trimming."""
+"""Epochs: recovery by repeating the work, one runner at a time, reads of one epoch, trimming of the log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fill(db: tr.Database, value: int) -> None:
     db.table("a").put_many([{"id": i, "g": i % 3, "v": value + i} for i in range(9)])
 
 
-def state(db: tr.Database) -> dict[str, list[dict[str, Any]]]:
+def read_views(db: tr.Database) -> dict[str, list[dict[str, Any]]]:
     return {name: db.view(name).scan().to_pylist() for name in db.views()}
 
 
@@ -48,7 +48,7 @@ class Crash(Exception):
 
 
 def crash_before_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run an epoch whose work is done but whose commit never happens."""
+    """Run an epoch that does all its work but crashes before its commit."""
 
     def no_commit(self: Any, changes: dict[str, Any], **options: Any) -> None:
         if "committed" in changes:
@@ -71,24 +71,24 @@ def test_refresh_reports_what_it_did(db: tr.Database) -> None:
 
 
 @pytest.mark.parametrize("small", [50_000, -1])
-def test_work_done_twice_is_done_once(db: tr.Database, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+def test_a_repeated_epoch_is_applied_once(db: tr.Database, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
     db._epochs.small = small
     fill(db, 0)
     db.refresh()
-    before = state(db)
+    before = read_views(db)
     fill(db, 100)
     db.table("a").delete_many([0, 3, 6])
     for _ in range(2):
         crash_before_commit(db, monkeypatch)
-        assert state(db) == before, "readers stay at the committed epoch while the next is applied"
-    db.table("a").put({"id": 50, "g": 50, "v": 5})  # comes after the open intent, so into the epoch after it
+        assert read_views(db) == before, "readers stay at the committed epoch while the next is applied"
+    db.table("a").put({"id": 50, "g": 50, "v": 5})  # written after the open intent, so part of the epoch after it
     db.refresh()
     assert db.view("t").get(50) == {"g": 50, "s": 5, "n": 1, "lo": 5}
     for name in db.views():
         assert db.verify(name).ok
 
 
-def test_an_epoch_is_cut_into_bounded_ones(tmp_path: Path, spark: Any) -> None:
+def test_a_backlog_longer_than_max_epoch_takes_several_epochs(tmp_path: Path, spark: Any) -> None:
     with tr.open(tmp_path / "s2", spark=spark, max_epoch=10, map_size=1 << 30) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT); CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n FROM a")
         for start in range(0, 25, 5):
@@ -119,7 +119,7 @@ def test_only_one_process_runs_epochs(db: tr.Database) -> None:
     assert db.refresh().operations == 9
 
 
-def test_views_can_be_created_while_another_runs_epochs(db: tr.Database) -> None:
+def test_views_can_be_created_while_another_process_runs_epochs(db: tr.Database) -> None:
     with held(db.path, "runner"):
         db.sql("CREATE MATERIALIZED VIEW extra AS SELECT DISTINCT g FROM a")
         db.sql("DROP VIEW extra")
@@ -143,7 +143,7 @@ def test_run_until_stopped(db: tr.Database) -> None:
     assert seen[0].operations == 9
 
 
-def test_the_log_is_trimmed_behind_views_and_pins_only(db: tr.Database) -> None:
+def test_the_log_is_trimmed_up_to_the_committed_cut_or_the_oldest_pin(db: tr.Database) -> None:
     def entries() -> int:
         with db._store._base.read() as txn:
             return int(txn.stat(db._store._log)["entries"])
@@ -153,7 +153,7 @@ def test_the_log_is_trimmed_behind_views_and_pins_only(db: tr.Database) -> None:
     db.refresh()
     assert entries() == 0
     with pinned(db._store) as pin:
-        old = state(db)
+        old = read_views(db)
         fill(db, 100)
         db.refresh()
         fill(db, 200)
@@ -169,9 +169,7 @@ def test_the_log_is_trimmed_behind_views_and_pins_only(db: tr.Database) -> None:
     assert entries() == 0
 
 
-def test_an_epoch_that_fails_commits_nothing_and_is_tried_again(
-    db: tr.Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_epoch_commits_nothing_and_is_retried(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(db, 0)
     db.refresh()
     before = committed(db._store)

@@ -1,4 +1,4 @@
-"""Pins are leases: they count while their process lives and renews them, and no longer."""
+"""A pin keeps its epoch until its block ends, its process dies, or its lease expires."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_oldest_pin_counts(store: LmdbStore) -> None:
     assert standing(store) == []
 
 
-def test_a_pin_of_another_process_holds_until_that_is_killed(store: LmdbStore) -> None:
+def test_a_pin_of_another_process_lasts_until_that_process_is_killed(store: LmdbStore) -> None:
     commit(store, 3)
     command = [sys.executable, "-c", HOLDER, store.path]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
@@ -66,7 +66,7 @@ def test_a_pin_of_another_process_holds_until_that_is_killed(store: LmdbStore) -
         assert pin is not None
         assert (pin.epoch, standing(store)[0]["pid"]) == (3, other.pid)
         other.kill()
-        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # it is over, but still in the list of processes
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # dead, but still in the process table (a zombie)
         assert oldest_pinned(store) is None
     assert store.documents(PINS) == {}
 
@@ -83,7 +83,7 @@ with store.shard(0).at(0) as snapshot, store._base.read():
 """
 
 
-def test_a_reader_that_is_killed_does_not_keep_pages(store: LmdbStore) -> None:
+def test_a_killed_reader_does_not_keep_lmdb_pages(store: LmdbStore) -> None:
     environments = [store._base, store.shard(0)._env]
 
     def reading(pid: int) -> list[bool]:
@@ -101,7 +101,7 @@ def test_a_reader_that_is_killed_does_not_keep_pages(store: LmdbStore) -> None:
     assert reading(other.pid) == [False, False]
 
 
-def test_another_process_with_the_same_number_is_not_the_same(store: LmdbStore) -> None:
+def test_a_reused_process_id_is_another_process(store: LmdbStore) -> None:
     note = me()
     assert lives(**note)
     assert not lives(**{**note, "started": note["started"] - 1})
