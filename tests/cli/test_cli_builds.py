@@ -31,10 +31,10 @@ def test_status_shows_how_views_were_refreshed(shop: Tailrace, spark: SparkSessi
 
 BUILD = """
 import sys
-from tailrace.maintain import builds
-builds.CHUNK = 200
+from tailrace.catalog import construction
+construction.CHUNK = 200
 sys.argv = ["tailrace", "sql", sys.argv[1], sys.argv[2]]
-from tailrace.cli import main
+from tailrace.cli.app import main
 main()
 """
 

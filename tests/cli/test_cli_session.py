@@ -139,7 +139,7 @@ SCRIPT = """
 import json, sys
 from pyspark import SparkContext
 from typer.testing import CliRunner
-from tailrace.cli import app
+from tailrace.cli.app import app
 for args in json.loads(sys.argv[1]):
     assert CliRunner().invoke(app, args).exit_code == 0, args
 sys.exit(SparkContext._gateway is not None)

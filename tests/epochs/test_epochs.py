@@ -196,7 +196,7 @@ def take_term(db: tr.Database) -> None:
 def test_a_runner_that_was_replaced_does_not_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(db, 0)
     db.refresh()
-    before, done = state(db), committed(db._store)
+    before, done = read_views(db), committed(db._store)
     fill(db, 100)
 
     def replaced(name: str) -> None:
@@ -207,7 +207,7 @@ def test_a_runner_that_was_replaced_does_not_commit(db: tr.Database, monkeypatch
         patch.setattr(faults, "point", replaced)
         with pytest.raises(Fenced):
             db.refresh()
-    assert (committed(db._store), state(db)) == (done, before)
+    assert (committed(db._store), read_views(db)) == (done, before)
     db.refresh()  # under a term of its own
     assert db.view("t").get(0) == {"g": 0, "s": 309, "n": 3, "lo": 100}
     assert all(db.verify(name).ok for name in db.views())
