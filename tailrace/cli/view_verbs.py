@@ -41,7 +41,7 @@ def _epoch_to_json(epoch: Epoch) -> dict[str, Any]:
         "view_rows": epoch.view_rows,
         "views": epoch.views,
         "refreshed": {name: {"taken": w.taken, "reason": w.reason} for name, w in sorted(epoch.refreshed.items())},
-        "cut": {"transaction": epoch.cut.transaction, "offsets": list(epoch.cut.offsets)},
+        "cut": epoch.cut._asdict(),
     }
 
 
@@ -140,7 +140,7 @@ def _report_to_json(report: Report, seconds: float) -> dict[str, Any]:
         "missing": report.missing,
         "extra": report.extra,
         "epoch": report.epoch,
-        "cut": {"transaction": report.cut.transaction, "offsets": list(report.cut.offsets)},
+        "cut": report.cut._asdict(),
         "seconds": round(seconds, 3),
         "examples": report.examples,
     }

@@ -31,7 +31,7 @@ from tailrace.database.status import Status, status
 from tailrace.database.table import Table
 from tailrace.database.transaction import Transaction
 from tailrace.database.view import View
-from tailrace.database.waiting import PATIENCE, Latest, Position
+from tailrace.database.waiting import PATIENCE, AtLeast, Latest
 from tailrace.epochs import records
 from tailrace.epochs.maintained import maintained
 from tailrace.epochs.model import Epoch
@@ -168,7 +168,7 @@ class Database:
 
         return View(self._store, find(), Latest(self._store), find)
 
-    def snapshot(self, *, at_least: Position | None = None, timeout: float | None = PATIENCE) -> Snapshot:
+    def snapshot(self, *, at_least: AtLeast | None = None, timeout: float | None = PATIENCE) -> Snapshot:
         """Tables and views at one cut, the committed one, for as long as the `with` block lasts.
 
         With `at_least` it waits for a cut that covers a position, as reads of views do.

@@ -51,7 +51,7 @@ def status(store: Store, catalog: Catalog) -> Status:
     done, newest = committed(store), store.newest_cut()
     epochs = records.recent(store)
     runs, lag = store.holder("runner"), Lag(newest.operations - done.cut.operations, allowed(store))
-    waiting = store.written_at(done.cut.transaction) if newest.transaction > done.cut.transaction else None
+    waiting = store.written_after(done.cut) if done.cut.is_before(newest) else None
     return Status(
         path=store.path,
         epoch=done.epoch,

@@ -48,7 +48,7 @@ class Measured:
     @property
     def freshness(self) -> list[float]:
         """For each write that an epoch covers, the seconds until readers could see it."""
-        cuts = [applied.epoch.cut.transaction for applied in self.epochs]
+        cuts = [applied.epoch.cut.position.number for applied in self.epochs]
         seconds = []
         for note in self.writes:
             covering = bisect.bisect_left(cuts, note.transaction)

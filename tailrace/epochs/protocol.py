@@ -87,7 +87,7 @@ class Epochs:
         operations = rows = 0
         refreshed: dict[str, Way] = {}
         done = committed(self._store)
-        while done.cut.transaction < target.transaction or self._store.document(INTENT) is not None:
+        while done.cut.is_before(target) or self._store.document(INTENT) is not None:
             epoch = self._next(done, maintained)
             if progress:
                 progress(epoch)
@@ -358,5 +358,5 @@ class Epochs:
     def trim(self) -> None:
         """Let go of the log that every view and every reader has behind it."""
         done, pinned = committed(self._store), oldest_pinned(self._store)
-        cut = done.cut if pinned is None or pinned.cut.transaction > done.cut.transaction else pinned.cut
+        cut = done.cut if pinned is None or done.cut.is_before(pinned.cut) else pinned.cut
         self._store.trim(cut)

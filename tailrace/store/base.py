@@ -24,14 +24,43 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class Position(NamedTuple):
+    """The place of one write in the history of a store: opaque, compared through cuts only.
+
+    `number` is its form in files, messages and the command line.
+    """
+
+    number: int
+
+    def __str__(self) -> str:
+        return str(self.number)
+
+
 class Cut(NamedTuple):
-    """A consistent place in all logs: no transaction is on both sides of it."""
+    """A consistent place in all logs: no transaction is on both sides of it.
+
+    Only the store looks inside. Others ask what a cut covers, and which of two cuts comes first.
+    """
 
     transaction: Count
     offsets: tuple[Count, ...]
 
     @property
+    def position(self) -> Position:
+        """The newest position that the cut covers."""
+        return Position(self.transaction)
+
+    def covers(self, position: Position) -> bool:
+        """Whether everything up to a position is inside the cut."""
+        return position.number <= self.transaction
+
+    def is_before(self, other: Cut) -> bool:
+        """Whether the other cut covers something that this one does not."""
+        return self.transaction < other.transaction
+
+    @property
     def operations(self) -> int:
+        """How many operations the cut covers."""
         return sum(self.offsets)
 
 
@@ -56,10 +85,14 @@ class Past:
 
 
 class Written(NamedTuple):
-    """What a transaction did: its number (a position readers may wait for) and the rows it touched."""
+    """What a transaction did: its number, a position that readers may wait for, and how many rows it touched."""
 
     transaction: int
     operations: int
+
+    @property
+    def position(self) -> Position:
+        return Position(self.transaction)
 
 
 @dataclass(frozen=True)
@@ -230,17 +263,17 @@ class Store(ABC):
 
     @abstractmethod
     def deltas(
-        self, table: TableDef, node: int, start: int, end: int, columns: Sequence[int], size: int = 200_000
+        self, table: TableDef, node: int, start: Cut, end: Cut, columns: Sequence[int], size: int = 200_000
     ) -> Iterator[pa.RecordBatch]:
-        """The table's changes in [start, end) of a node's log: chosen columns and `_weight`."""
+        """A node's changes of a table between two cuts: chosen columns and `_weight`."""
 
     @abstractmethod
     def history(
-        self, tables: Mapping[int, TableDef], node: int, start: int, end: int
-    ) -> Iterator[tuple[int, TableDef, pa.RecordBatch]]:
-        """Changes of tables (by id) in [start, end) of a node's log, in its order.
+        self, tables: Mapping[int, TableDef], node: int, start: Cut, end: Cut
+    ) -> Iterator[tuple[Position, TableDef, pa.RecordBatch]]:
+        """A node's changes of tables (by id) between two cuts, in the order of its log.
 
-        With each the number of its transaction; all columns and `_weight`.
+        Each comes with its position, all columns and `_weight`.
         """
 
     @abstractmethod
@@ -259,8 +292,12 @@ class Store(ABC):
         """The last cut with at most `operations` more than `cut`; one whole transaction at least, if there is one."""
 
     @abstractmethod
-    def written_at(self, transaction: int) -> float | None:
-        """When the first transaction after the given one was written (seconds since 1970); None if there is none."""
+    def position(self, given: Position | Written | int) -> Position:
+        """The position that a user names; `BadPosition` if no write to this store has returned it."""
+
+    @abstractmethod
+    def written_after(self, cut: Cut) -> float | None:
+        """When the first transaction after a cut was written (seconds since 1970); None if there is none."""
 
     @abstractmethod
     def trim(self, cut: Cut) -> None:

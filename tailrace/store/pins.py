@@ -102,5 +102,5 @@ def oldest_pinned(store: Store) -> Pin | None:
 def standing(store: Store) -> list[dict[str, Any]]:
     """What is kept for whom: all pins of living processes, the oldest first."""
     notes = [n for n in store.documents(PINS).values() if n.is_alive]
-    listed = ({"epoch": n.epoch, "position": n.cut.transaction, "pid": n.pid, "at": n.at} for n in notes)
+    listed = ({"epoch": n.epoch, "position": n.cut.position.number, "pid": n.pid, "at": n.at} for n in notes)
     return sorted(listed, key=lambda note: (note["epoch"], note["at"]))

@@ -12,6 +12,7 @@ import pytest
 from tailrace.codec.schema import TableDef
 from tailrace.database.table import Table
 from tailrace.errors import (
+    BadPosition,
     BadValue,
     Corrupt,
     NewerFormat,
@@ -57,9 +58,7 @@ def rows_at(store: Store, cut: Cut | None, table: TableDef = ITEMS) -> list[tupl
 
 def delta(store: Store, start: Cut, end: Cut, table: TableDef = ITEMS) -> list[tuple[Any, ...]]:
     everything = range(len(table.columns))
-    batches = (
-        b for n in range(store.nodes) for b in store.deltas(table, n, start.offsets[n], end.offsets[n], everything)
-    )
+    batches = (b for n in range(store.nodes) for b in store.deltas(table, n, start, end, everything))
     return sorted(tuple(row.values()) for b in batches for row in b.to_pylist())
 
 
@@ -143,14 +142,14 @@ def test_history_lists_the_changes_of_each_transaction_by_table(store: Store) ->
     end = store.newest_cut()
     seen: list[tuple[Any, ...]] = []
     for node in range(store.nodes):
-        for number, table, found in store.history({1: ITEMS, 2: PAIRS}, node, start.offsets[node], end.offsets[node]):
-            seen += [(number, table.name, *row.values()) for row in found.to_pylist()]
+        for position, table, found in store.history({1: ITEMS, 2: PAIRS}, node, start, end):
+            seen += [(position.number, table.name, *row.values()) for row in found.to_pylist()]
     assert sorted(seen) == [
         (3, "items", 1, None, 5, -1),
         (3, "items", 1, None, 6, 1),
         (4, "pairs", "x", 1, None, -1),
     ]
-    assert not [found for n in range(store.nodes) for found in store.history({}, n, start.offsets[n], end.offsets[n])]
+    assert not [found for n in range(store.nodes) for found in store.history({}, n, start, end)]
 
 
 def test_tables_are_readable_at_any_cut_in_the_log(store: Store) -> None:
@@ -389,3 +388,26 @@ def test_store_files_are_private(tmp_path: Path) -> None:
     for path in [tmp_path / "s", *(tmp_path / "s").rglob("*")]:
         assert path.stat().st_mode & 0o077 == 0, path
     store.close()
+
+
+def test_cuts_say_what_they_cover(store: Store) -> None:
+    items = Table(store, ITEMS)
+    before = store.newest_cut()
+    written = items.put({"id": 1, "tag": "x", "v": 5})
+    after = store.newest_cut()
+    assert before.is_before(after)
+    assert not after.is_before(after)
+    assert after.covers(written.position)
+    assert not before.covers(written.position)
+    assert after.covers(before.position)
+    assert store.written_after(before) is not None
+    assert store.written_after(after) is None
+
+
+def test_positions_are_those_that_writes_returned(store: Store) -> None:
+    written = Table(store, ITEMS).put({"id": 1, "tag": "x", "v": 5})
+    for given in (written, written.position, written.position.number):
+        assert store.position(given) == written.position
+    for wrong in (written.position.number + 1, -1, "1"):
+        with pytest.raises(BadPosition):
+            store.position(wrong)  # type: ignore[arg-type]

@@ -26,9 +26,9 @@ from tailrace.codec import arrays
 from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.codec.sorting import order
-from tailrace.errors import Conflict, Corrupt, Fenced, NoSuchRow, OffsetGap
+from tailrace.errors import BadPosition, Conflict, Corrupt, Fenced, NoSuchRow, OffsetGap
 from tailrace.store import documents
-from tailrace.store.base import Change, Cut, Past, Store, Written
+from tailrace.store.base import Change, Cut, Past, Position, Store, Written
 from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.clip import clip, clip_one
@@ -305,13 +305,13 @@ class LmdbStore(Store):
     # reading logs
 
     def deltas(
-        self, table: TableDef, node: int, start: int, end: int, columns: Sequence[int], size: int = 200_000
+        self, table: TableDef, node: int, start: Cut, end: Cut, columns: Sequence[int], size: int = 200_000
     ) -> Iterator[pa.RecordBatch]:
         wanted = [*columns, len(table.columns)]
         with self._base.read() as txn:
             run: list[pa.RecordBatch] = []
             held = 0
-            for batch in self._entries(txn, table, node, start, end):
+            for batch in self._entries(txn, table, node, start.offsets[node], end.offsets[node]):
                 run.append(batch.select(wanted))
                 held += batch.num_rows
                 if held >= size:
@@ -321,13 +321,13 @@ class LmdbStore(Store):
                 yield pa.concat_batches(run)
 
     def history(
-        self, tables: Mapping[int, TableDef], node: int, start: int, end: int
-    ) -> Iterator[tuple[int, TableDef, pa.RecordBatch]]:
+        self, tables: Mapping[int, TableDef], node: int, start: Cut, end: Cut
+    ) -> Iterator[tuple[Position, TableDef, pa.RecordBatch]]:
         with self._base.read() as txn:
-            for entry in self._checked(txn, node, start, end):
+            for entry in self._checked(txn, node, start.offsets[node], end.offsets[node]):
                 if entry.table in tables:
                     table = tables[entry.table]
-                    yield entry.transaction, table, log.rows_of(entry, table)
+                    yield Position(entry.transaction), table, log.rows_of(entry, table)
 
     def _entries(self, txn: Any, table: TableDef, node: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The table's entries in [start, end) of a node's log."""
@@ -387,9 +387,18 @@ class LmdbStore(Store):
             cursor.set_key(_NUMBER.pack(low))
             return Cut(low, self._note(cursor)[2])
 
-    def written_at(self, transaction: int) -> float | None:
+    def position(self, given: Position | Written | int) -> Position:
+        number = (
+            given.transaction if isinstance(given, Written) else given.number if isinstance(given, Position) else given
+        )
+        newest = self.newest_cut().transaction
+        if not isinstance(number, int) or not 0 <= number <= newest:
+            raise BadPosition(position=number, newest=newest)
+        return Position(number)
+
+    def written_after(self, cut: Cut) -> float | None:
         with self._base.read() as txn:
-            note = txn.get(_NUMBER.pack(transaction + 1), db=self._transactions)
+            note = txn.get(_NUMBER.pack(cut.transaction + 1), db=self._transactions)
         return log.decode_note(note)[0] if note else None
 
     def trim(self, cut: Cut) -> None:

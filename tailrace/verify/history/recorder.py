@@ -62,7 +62,7 @@ class Recording:
             for node in range(self._store.nodes):
                 for batch in self._store.rows(table, node, pin.cut, range(len(table.columns)), BATCH_ROWS):
                     self._writer.write([Line("base", table.name, None, None, *pair) for pair in _pairs(table, batch)])
-        self._writer.write([Line("epoch", None, pin.epoch, pin.cut.transaction)])
+        self._writer.write([Line("epoch", None, pin.epoch, pin.cut.position.number)])
         for view in self._views:
             for shard in range(self._store.shards):
                 with self._store.shard(shard).at(pin.epoch) as snapshot:
@@ -79,7 +79,7 @@ class Recording:
             raise StoreError(message=f"view {gone[0]!r} was dropped or replaced; the recording ends before that")
         for epoch, cut in committed_between(self._store, self.epoch, newest.epoch):
             self._writer.write(self._base_changes(self._pin.cut, cut))
-            self._writer.write([Line("epoch", None, epoch, cut.transaction)])
+            self._writer.write([Line("epoch", None, epoch, cut.position.number)])
             self._writer.write([line for view in self._views for line in self._view_changes(view, epoch)])
             self._pin = Pin(epoch, cut)
             self.epochs += 1
@@ -90,8 +90,8 @@ class Recording:
         """The table changes between two cuts, in the order of their transactions."""
         lines: list[Line] = []
         for node in range(self._store.nodes):
-            for number, table, delta in self._store.history(self._tables, node, start.offsets[node], end.offsets[node]):
-                lines += _table_changes(number, table, delta)
+            for position, table, delta in self._store.history(self._tables, node, start, end):
+                lines += _table_changes(position.number, table, delta)
         return sorted(lines, key=lambda line: line.transaction or 0)
 
     def _view_changes(self, view: ViewDef, epoch: int) -> list[Line]:
