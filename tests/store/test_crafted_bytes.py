@@ -230,7 +230,7 @@ def test_a_damaged_log_or_note_on_disk(store: LmdbStore, data: st.DataObject) ->
     start, end = Cut(0, (0,)), Cut(1, (40,))
 
     def read() -> None:
-        list(store.deltas(TABLE, 0, 0, 40, range(7)))
+        list(store.deltas(TABLE, 0, Cut(0, (0,)), Cut(1, (40,)), range(7)))
         list(store.rows(TABLE, 0, start, range(7)))
 
     def look() -> None:
@@ -249,7 +249,7 @@ def test_a_damaged_log_or_note_on_disk(store: LmdbStore, data: st.DataObject) ->
 def test_log_and_transaction_keys_that_are_too_short(store: LmdbStore) -> None:
     for database, key in (("log", b"\0\0\0"), ("transactions", b"\xff\xff")):
         with replaced(store._base, database, key, b"x" * 24):
-            survives(lambda: list(store.deltas(TABLE, 0, 0, 40, range(7))))
+            survives(lambda: list(store.deltas(TABLE, 0, Cut(0, (0,)), Cut(1, (40,)), range(7))))
             survives(lambda: store.newest_cut())
 
 

@@ -388,9 +388,8 @@ class LmdbStore(Store):
             return Cut(low, self._note(cursor)[2])
 
     def position(self, given: Position | Written | int) -> Position:
-        number = (
-            given.transaction if isinstance(given, Written) else given.number if isinstance(given, Position) else given
-        )
+        position = given.position if isinstance(given, Written) else given
+        number = position.number if isinstance(position, Position) else position
         newest = self.newest_cut().transaction
         if not isinstance(number, int) or not 0 <= number <= newest:
             raise BadPosition(position=number, newest=newest)
