@@ -17,6 +17,7 @@ properties above.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -29,11 +30,19 @@ from tailrace.codec.arrays import LONG_DIGITS, Vector, normalise, to_unscaled
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.scalars import days, micros
 
-__all__ = ["Direction", "KeyCodec", "normalise"]
+__all__ = ["DIGEST", "Direction", "KeyCodec", "digest"]
 
 _Fields = list[tuple[str, Any]]
 _SIGN = 1 << 63
 _COMPLEMENT = bytes(255 - byte for byte in range(256))
+
+
+DIGEST = 16  # bytes
+
+
+def digest(value: bytes) -> bytes:
+    """A short key that stands for a long value: the whole of a row that has no key, or a key that is too long."""
+    return hashlib.blake2b(value, digest_size=DIGEST).digest()
 
 
 class Direction(NamedTuple):

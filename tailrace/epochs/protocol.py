@@ -281,7 +281,7 @@ class Epochs:
             tasks = 1 if size <= self.small else _tasks(self._store.shards, spark)
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
             handed = hand_out(spark, work)
-            stages = Stages(spark, self._store.ref, self._store.nodes, self._store.shards, tasks, handed)
+            stages = Stages(spark, self._store, tasks, handed)
             return sum(row.rows for row in replaced(spark, self._store, stages, view, work.end).collect())
         except FAILURES as error:
             raise EpochFailed(epoch=work.epoch, reason=f"view {view.name!r}: {self._said(error)}") from error
@@ -341,7 +341,7 @@ class Epochs:
         plan = (tuple(view.state for view in maintained.views), touched, tasks, build)
         kept = self._frames.get(plan)
         if kept is None:
-            stages = Stages(self._spark(), self._store.ref, self._store.nodes, self._store.shards, tasks, handed)
+            stages = Stages(self._spark(), self._store, tasks, handed)
             compiler = Compiler(stages, maintained.tables, maintained.states, touched, blank=blank)
             kept = Frame(compiler.sinks(maintained.views), compiler.reusable)
             if not blank and handed.fixed is None:

@@ -58,5 +58,5 @@ def replaced(spark: SparkSession, store: Store, stages: Stages, view: Chosen, cu
     rows = query_rows(spark, store, view.query, cut).toDF(*names).selectExpr(*names, f"1L AS {WEIGHT}", shard)
     placed = rows.coalesce(1) if stages.single else stages.shuffle(rows)
     fed = Fragment(placed, (), (*delta_fields(view.columns), (SHARD, "int")))
-    keep = Keep(Sink(view.state, view.columns, view.key), (fed.schema,), ((),), stages.shards)
+    keep = Keep(Sink(view.state, view.columns, view.key, store.key_limit), (fed.schema,), ((),), stages.shards)
     return stages.run([Fragment(keep, (fed,), REPORTED)])

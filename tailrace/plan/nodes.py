@@ -67,13 +67,17 @@ _INPUT = {"input": True}
 
 @dataclass(frozen=True)
 class Scan(Node):
-    """Columns of a base table; `positions` are those of the table that are read."""
+    """Columns of a base table; `positions` are those of the table that are read.
+
+    `colocated`: the store places rows on nodes by the hash of their primary key, as shards are placed.
+    """
 
     table: str
     table_id: int
     table_columns: tuple[Column, ...]
     table_key: Key
     positions: tuple[int, ...]
+    colocated: bool = True
 
     @property
     def columns(self) -> tuple[Column, ...]:

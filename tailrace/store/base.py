@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tailrace.codec.schema import TableDef
 from tailrace.store.documents import Changes, Count, Kind
+from tailrace.store.key_limit import KeyLimit
 from tailrace.store.reference import StoreRef
 
 if TYPE_CHECKING:
@@ -189,6 +190,9 @@ class Store(ABC):
     """Tables with logs, documents, and shards. Tasks in other processes open it by its reference (`ref`)."""
 
     ref: StoreRef
+    key_limit: KeyLimit
+    hashes_keys: bool
+    """Whether a row's node is the hash of its primary key: then its changes are logged where its shard is."""
     path: str
     nodes: int
     shards: int

@@ -30,8 +30,8 @@ from tailrace.errors import BadPosition, Conflict, Corrupt, Fenced, NoSuchRow, O
 from tailrace.store import documents
 from tailrace.store.base import Change, Cut, Past, Position, Store, Written
 from tailrace.store.documents import Changes, Count, Kind
+from tailrace.store.key_limit import KeyLimit
 from tailrace.store.lmdb import log
-from tailrace.store.lmdb.clip import clip, clip_one
 from tailrace.store.lmdb.environment import Environment, acquire, release
 from tailrace.store.lmdb.lock import held, holder
 from tailrace.store.lmdb.settings import read_settings
@@ -43,6 +43,7 @@ _ROW = struct.Struct(">IH")
 _NUMBER = struct.Struct(">Q")
 COUNTS: Kind[int] = Kind("count:", Count, expendable=True)  # rows of each table
 T = TypeVar("T")
+KEY_LIMIT = KeyLimit(whole=480, part=232)  # LMDB keys have at most 511 bytes; the rest is for prefixes
 
 
 def row_prefix(table: TableDef, node: int) -> bytes:
@@ -56,6 +57,9 @@ def number_key(transaction: int) -> bytes:
 
 
 class LmdbStore(Store):
+    key_limit = KEY_LIMIT
+    hashes_keys = True
+
     def __init__(self, path: Path) -> None:
         self.settings = read_settings(path)
         self.path = str(path.resolve())
@@ -153,7 +157,7 @@ class LmdbStore(Store):
         """The keys that change, in order; their rows before (those there were) and after (None: deleted)."""
         table, rows = change.table, change.rows
         nodes = hash_buckets(table.key_columns(rows), self.nodes, rows.num_rows)
-        user_keys = clip(table.keys.encode(table.key_columns(rows), rows.num_rows))
+        user_keys = self.key_limit.shorten(table.keys.encode(table.key_columns(rows), rows.num_rows))
         prefixes = pa.array([_ROW.pack(table.id, n) for n in range(self.nodes)], pa.large_binary())
         keys = arrays.join_cells([prefixes.take(pa.array(nodes)), user_keys])
         last = order(keys).lasts  # of several rows with one key the last counts
@@ -229,7 +233,7 @@ class LmdbStore(Store):
         for node, end in enumerate(ends):
             later = list(self._entries(txn, table, node, past.ends[node], end))
             for key, row in log.befores(later, table).items():
-                past.rows.setdefault(clip_one(key), row)
+                past.rows.setdefault(self.key_limit.shorten_one(key), row)
             past.ends[node] = end
 
     def count(self, table: TableDef) -> int:
@@ -262,7 +266,7 @@ class LmdbStore(Store):
             if cut is not None:
                 newest = self._last(txn)[3][node]  # all the way: where the log was trimmed, rows now are not rows then
                 later = list(self._entries(txn, table, node, cut.offsets[node], newest))
-                befores = ((clip_one(k), row) for k, row in log.befores(later, table).items())
+                befores = ((self.key_limit.shorten_one(k), row) for k, row in log.befores(later, table).items())
                 overlay = {k: row for k, row in befores if k > after and (upto is None or k <= upto)}
             run: list[bytes] = []
             for key, value in self._after(txn, table, node, after):

@@ -24,9 +24,8 @@ from tailrace.store.base import Cut
 from tailrace.store.commits import COMMITTED, committed
 from tailrace.store.documents import KINDS, kind_of
 from tailrace.store.lmdb import inspect, log
-from tailrace.store.lmdb.clip import clip
 from tailrace.store.lmdb.inspect import UNREADABLE, Base, Held
-from tailrace.store.lmdb.store import LmdbStore
+from tailrace.store.lmdb.store import KEY_LIMIT, LmdbStore
 from tailrace.verify.audit.findings import EXAMPLES, REPAIR, Finding
 from tailrace.verify.audit.state_names import State, on_their_way, states
 
@@ -178,7 +177,7 @@ def _misplaced(table: TableDef, node: int, nodes: int, run: list[tuple[bytes, by
         rows = table.rows.decode([value for _, value in run])
         rows.validate(full=True)
         columns = table.key_columns(rows)
-        keys = clip(table.keys.encode(columns, len(run))).to_pylist()
+        keys = KEY_LIMIT.shorten(table.keys.encode(columns, len(run))).to_pylist()
         nodes_ = hash_buckets(columns, nodes, len(run))
     except UNREADABLE as error:
         if len(run) == 1:
