@@ -30,7 +30,7 @@ from tailrace.codec.arrays import LONG_DIGITS, Vector, normalise, to_unscaled
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.scalars import days, micros
 
-__all__ = ["DIGEST", "Direction", "KeyCodec", "digest"]
+__all__ = ["DIGEST", "Direction", "KeyCodec", "after_prefix", "digest", "prefix_range"]
 
 _Fields = list[tuple[str, Any]]
 _SIGN = 1 << 63
@@ -262,3 +262,14 @@ def _float_writer(code: str) -> Callable[[Any], bytes]:
         return b"\1" + (bits ^ (ones if bits & sign else sign)).to_bytes(size, "big")
 
     return write
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    """The first byte string greater than all that start with `prefix`."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
+def prefix_range(prefix: bytes) -> tuple[bytes, bytes | None]:
+    """The bounds [low, high) of all keys that start with `prefix`."""
+    return prefix, after_prefix(prefix)

@@ -14,14 +14,13 @@ import pyarrow.compute as pc
 from tailrace import types
 from tailrace.catalog.definition import ViewDef
 from tailrace.codec.convert import key_values
-from tailrace.codec.keys import Direction, KeyCodec
+from tailrace.codec.keys import Direction, KeyCodec, prefix_range
 from tailrace.codec.murmur import hash_bucket
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.weighted import split
 from tailrace.database.waiting import PATIENCE, AtLeast, Moment
 from tailrace.errors import BadKey, Corrupt, SnapshotGone, StoreError
 from tailrace.store.base import ShardSnapshot, Store
-from tailrace.store.lmdb.shard import prefix_range
 from tailrace.types import Column
 
 T = TypeVar("T")

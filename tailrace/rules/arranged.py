@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tailrace import types
 from tailrace.codec.arrays import drop_prefix, join_cells, take_cells
-from tailrace.codec.keys import KeyCodec, digest
+from tailrace.codec.keys import KeyCodec, digest, prefix_range
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.sorting import order
 from tailrace.codec.weighted import ONE, WIDTH, weights_of
@@ -25,7 +25,6 @@ from tailrace.rules.before import Before, located
 from tailrace.rules.sink import Keyed, keyed_write, net_keyed, net_rows, positional, weighted_write
 from tailrace.store.base import Write
 from tailrace.store.key_limit import KeyLimit
-from tailrace.store.lmdb.shard import prefix_range
 from tailrace.types import Column
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.codec.arrays import join_cells, normalise, take_cells
-from tailrace.codec.keys import KeyCodec
+from tailrace.codec.keys import KeyCodec, prefix_range
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.sorting import order
 from tailrace.codec.weighted import add_weights, row_of
@@ -26,7 +26,6 @@ from tailrace.delta import Indices
 from tailrace.rules.before import Before
 from tailrace.store.base import Write
 from tailrace.store.key_limit import KeyLimit
-from tailrace.store.lmdb.shard import prefix_range
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from tailrace import types
 from tailrace.codec.arrays import join_cells
-from tailrace.codec.keys import Direction, KeyCodec, digest
+from tailrace.codec.keys import Direction, KeyCodec, digest, prefix_range
 from tailrace.codec.weighted import row_of, weight_of
 from tailrace.delta import WEIGHT, column
 from tailrace.plan.nodes import Order, TopK
@@ -35,7 +35,6 @@ from tailrace.rules.before import Before
 from tailrace.rules.sink import positional
 from tailrace.store.base import Write
 from tailrace.store.key_limit import KeyLimit
-from tailrace.store.lmdb.shard import prefix_range
 from tailrace.types import Column
 
 AHEAD = 256  # entries read at a time, at most
