@@ -61,8 +61,8 @@ def bench(
       tailrace bench sums join --json figures.json
       tailrace bench --docs docs
     """
-    benchmarks, size = _installed("tailrace_bench.run"), _installed("tailrace_bench.size").Size
-    report = _installed("tailrace_bench.report") if docs else None
+    benchmarks, size = _import_benchmarks("tailrace_bench.run"), _import_benchmarks("tailrace_bench.size").Size
+    report = _import_benchmarks("tailrace_bench.report") if docs else None
     if unknown := [name for name in names or () if name not in benchmarks.BENCHMARKS]:
         raise usage(f"no benchmark named {unknown[0]!r}; there are {', '.join(benchmarks.BENCHMARKS)}")
     done = benchmarks.run(names or (), size.QUICK if quick else size.FULL)
@@ -77,10 +77,16 @@ def bench(
         raise typer.Exit(1)
 
 
-def _installed(module: str) -> Any:
-    """A part of the benchmarks, which come with a checkout and not with the package."""
+def _import_benchmarks(module: str) -> Any:
+    """Imports a module of the benchmarks, which are in the repository and not in the installed package."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        lacking = f"{error.name} is not installed; run them from a checkout, after `make setup`"
-        raise EnvironmentFault(message=f"no benchmarks here: {lacking}") from None
+        if (error.name or "").partition(".")[0] == "tailrace_bench":
+            message = (
+                "the benchmarks are not part of the installed package; they live in the Tailrace repository. "
+                "Clone it and run `make bench` in the checkout (one benchmark: `make bench BENCH='sums --quick'`)"
+            )
+        else:
+            message = f"the benchmarks need {error.name}, which is not installed; run `make setup` in the checkout"
+        raise EnvironmentFault(message=message) from None

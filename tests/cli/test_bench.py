@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from setuptools import find_packages
 from typer.testing import CliRunner
 
 import tailrace as tr
@@ -16,6 +18,7 @@ from tailrace_bench import harness, run
 from tailrace_bench.results import Result
 from tailrace_bench.size import Size
 
+ROOT = Path(__file__).parents[2]
 TINY = Size(
     name="tiny",
     repeats=1,
@@ -103,8 +106,28 @@ def test_an_unknown_benchmark_is_wrong_use() -> None:
     assert "no benchmark named 'nosuch'; there are limits, sums, extremes" in result.stderr
 
 
-def test_benchmarks_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tailrace_bench.run", None)
+def test_without_the_repository_one_error_says_where_the_benchmarks_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.startswith("tailrace_bench")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "tailrace_bench", None)
+    result = CliRunner().invoke(app, ["bench"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: the benchmarks are not part of the installed package;")
+    assert "Clone it and run `make bench`" in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+
+
+def test_a_missing_dependency_of_the_benchmarks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tailrace_bench.run")
+    monkeypatch.delitem(sys.modules, "tailrace_bench.machine", raising=False)
+    monkeypatch.setitem(sys.modules, "psutil", None)
     result = CliRunner().invoke(app, ["bench"])
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: no benchmarks here: tailrace_bench.run is not installed; run them from")
+    assert result.stderr.startswith("error: the benchmarks need psutil, which is not installed; run `make setup`")
+
+
+def test_the_wheel_holds_tailrace_only() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = find_packages(str(ROOT), include=project["tool"]["setuptools"]["packages"]["find"]["include"])
+    assert {name.partition(".")[0] for name in packages} == {"tailrace"}
+    assert "tailrace.cli" in packages
