@@ -6,7 +6,7 @@ Each input line is `MODE FILE ENV KEYS`, separated by tabs. The process reads th
 another line, writes, and prints the seconds it took.
 
     MODE pairs   the file holds sorted keys and their values
-    MODE rows    the file holds columns, of which the first KEYS are the key; rows are encoded and sorted as a view's
+    MODE rows    the file holds columns, the first KEYS are the key; rows are encoded and sorted as a view's rows are
 """
 
 from __future__ import annotations

@@ -28,11 +28,11 @@ class Aggregates:
 
     def call(self, scope: Sequence[Ref]) -> Expr:
         form = self._features.choose(self._rng, _FORMS)
-        made: Expr = getattr(self, f"_{form}")(scope)
-        if self._features.on(self._rng, "filter", 0.15) and not made.sql.startswith("sort_array("):
+        call: Expr = getattr(self, f"_{form}")(scope)
+        if self._features.on(self._rng, "filter", 0.15) and not call.sql.startswith("sort_array("):
             condition = self._expressions.condition(scope, 1).sql
-            made = Expr(f"{made.sql} FILTER (WHERE {condition})", made.kind, made.grade)
-        return made
+            call = Expr(f"{call.sql} FILTER (WHERE {condition})", call.kind, call.grade)
+        return call
 
     def item(self, scope: Sequence[Ref]) -> Expr:
         """A call, or an expression that contains one."""

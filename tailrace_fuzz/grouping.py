@@ -50,9 +50,9 @@ class Grouping:
         count = self._rng.choice([0, 1, 1, 1, 2, 2, 3])
         groups: list[Expr] = list(self._rng.sample(usable, min(count, len(usable))))
         if groups and self._rng.random() < 0.25:
-            made = self._expressions.of(groups[0].kind, usable, 2)
-            if any(r.sql in made.sql for r in usable):  # a constant cannot be a group key here
-                groups[0] = made
+            expression = self._expressions.of(groups[0].kind, usable, 2)
+            if any(r.sql in expression.sql for r in usable):  # a constant cannot be a group key here
+                groups[0] = expression
         return groups
 
     def _by(

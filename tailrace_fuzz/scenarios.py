@@ -42,14 +42,14 @@ class Scenario:
 
     def only(self, numbers: Sequence[int]) -> Scenario:
         """The same scenario with only these views and the views that they read."""
-        wanted, known = set(numbers), {v.number: v for v in self.views}
+        kept, views_by_number = set(numbers), {v.number: v for v in self.views}
         pending = list(numbers)
         while pending:
-            uses = known[pending.pop()].uses
-            pending += [u for u in uses if u not in wanted]
-            wanted.update(uses)
+            uses = views_by_number[pending.pop()].uses
+            pending += [u for u in uses if u not in kept]
+            kept.update(uses)
         return Scenario(
-            self.tables, tuple(v for v in self.views if v.number in wanted), self.late, self.fill, self.epochs
+            self.tables, tuple(v for v in self.views if v.number in kept), self.late, self.fill, self.epochs
         )
 
 

@@ -113,17 +113,17 @@ def _draw_labels(figure: Figure, axes: Axes, ends: list[tuple[float, float | str
     line_height = 12.5 / axes_points  # of one text line, as a share of the axes
     right = axes.get_xlim()[1]
     axes.get_ylim()  # forces matplotlib's lazy autoscale
-    wanted = []
+    anchors = []
     for y, x, name, look in ends:
         text = textwrap.wrap(name, LABEL_WIDTH)
         at = axes.transAxes.inverted().transform(axes.transData.transform((right if x == "" else x, y)))
         if x != "" and at[0] < INNER_LABEL_LIMIT:
             _draw_inner_label(axes, "\n".join(text), float(x), y, to_the_left=at[0] > 0.4)
             continue
-        wanted.append((float(at[1]), 1.0 if x == "" else float(at[0]), text, look))
-    wanted.sort(key=lambda end: end[0])
-    tops = _stack_boxes([(at, len(text) * line_height + 0.018) for at, _, text, _ in wanted])
-    for (end, across, text, look), place in zip(wanted, tops, strict=True):
+        anchors.append((float(at[1]), 1.0 if x == "" else float(at[0]), text, look))
+    anchors.sort(key=lambda end: end[0])
+    tops = _stack_boxes([(at, len(text) * line_height + 0.018) for at, _, text, _ in anchors])
+    for (end, across, text, look), place in zip(anchors, tops, strict=True):
         axes.annotate(
             "\n".join(text),
             xy=(across, end),
@@ -162,10 +162,10 @@ def _draw_inner_label(axes: Axes, text: str, x: float, y: float, *, to_the_left:
     )
 
 
-def _stack_boxes(wanted: list[tuple[float, float]]) -> list[float]:
-    """Middles of non-overlapping boxes, close to the wanted (middle, height) of each, which are in rising order."""
+def _stack_boxes(anchors: list[tuple[float, float]]) -> list[float]:
+    """Middles of non-overlapping boxes, close to the wanted (middle, height) in `anchors`, which is sorted."""
     groups: list[tuple[float, list[float]]] = []  # stacks of touching boxes: the middle of the stack, and the heights
-    for middle, height in wanted:
+    for middle, height in anchors:
         groups.append((middle, [height]))
         while len(groups) > 1 and _overlaps(groups[-2], groups[-1]):
             (a, lower), (b, upper) = groups[-2:]

@@ -124,8 +124,8 @@ class Changes:
 
     def parts(self, count: int) -> int:
         """Random parts get the name, brand, type, size and container of other parts."""
-        taken = ["p_name", "p_mfgr", "p_brand", "p_type", "p_size", "p_container"]
-        return self._copy_columns("part", self._parts, taken, count)
+        columns = ["p_name", "p_mfgr", "p_brand", "p_type", "p_size", "p_container"]
+        return self._copy_columns("part", self._parts, columns, count)
 
     def partsupp(self, count: int) -> int:
         """Updates the costs and quantities of random rows of partsupp."""
