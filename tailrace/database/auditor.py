@@ -22,7 +22,7 @@ from tailrace.epochs.expected import ExpectedStates
 from tailrace.epochs.maintained import Maintained, maintained, sinks
 from tailrace.errors import EpochFailed
 from tailrace.plan.binding import Query
-from tailrace.plan.physical.sizing import ViewSink
+from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.spark.failures import FAILURES, reason
 from tailrace.spark.session import session
 from tailrace.store.base import Capability, Cut, Store

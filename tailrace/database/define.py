@@ -111,7 +111,7 @@ def _planned(analyst: Analyst, names: Names, wanted: CreateView) -> tuple[Built,
 
     typer = SparkTyper(analyst.spark)
     built = build_view(wanted.query, relation, typer)
-    planned_views = [v.plan for v in names.views.values() if v.plan is not None]
+    planned_views = [v.plan.logical for v in names.views.values() if v.plan is not None]
     root = reuse(rewrite(built.node, typer), planned_views, Types(typer))
     columns = analyst.columns(names, wanted.query_sql, tuple(uses))
     kinds, planned = [c.type for c in columns], [c.type for c in root.columns]

@@ -2,7 +2,7 @@
 
 A condition is a list of conjuncts over the left side's columns followed by the right side's. What reads one side
 becomes a filter below the join or part of a key; what compares both and is no equality is left to the Join,
-which `lowered` takes apart when it is maintained.
+which `lower_plan` takes apart when it is maintained.
 """
 
 from __future__ import annotations

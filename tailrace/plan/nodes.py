@@ -190,7 +190,7 @@ class Join(Node):
 
     With no columns to be equal it is the cross product. `null_safe[i]` makes the i-th equality `<=>`.
     A semi or anti join has the left side's columns only. `condition` is what a pair must fulfil besides, over the
-    columns of both sides; an inner join has a Filter instead (see `joining.lowered` for how it is maintained).
+    columns of both sides; an inner join has a Filter instead (see `physical/lower.py` for how it is maintained).
     """
 
     left: Node = field(metadata=_INPUT)

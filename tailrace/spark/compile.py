@@ -36,8 +36,7 @@ from tailrace.plan.nodes import (
 )
 from tailrace.plan.physical import arrangements
 from tailrace.plan.physical.arrangements import Arrangement
-from tailrace.plan.physical.lower import lowered
-from tailrace.plan.physical.sizing import ViewSink
+from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.plan.physical.slots import Slots, plan_slots
 from tailrace.plan.physical.zones import placement
 from tailrace.rules.affected import LIVE, Affected, Outputs
@@ -109,7 +108,7 @@ class Compiler:
 
         Views whose tasks read all they need themselves share one program, and so all they have in common.
         """
-        changed = [v for v in views if self._touched is None or v.tables & self._touched]
+        changed = [v for v in views if self._touched is None or v.plan.tables & self._touched]
         shared = alike(changed, anywhere=self._stages.single)
         apart = {selection.view.state for selections in shared for selection in selections}
         found = [self._fanned_out(selections) for selections in shared]
@@ -122,21 +121,19 @@ class Compiler:
         return reduce(DataFrame.union, frames) if frames else None
 
     def _sink(self, view: ViewSink) -> Fragment | None:
-        delta = self.delta(lowered(view.root))
+        delta = self.delta(view.plan.root)
         if delta is None:
             return None
-        rule = Sink(view.state, view.root.columns, view.root.key, self._limit)
-        return self._kept(rule, [(delta, view.place)], REPORTED)
+        rule = Sink(view.state, view.plan.columns, view.plan.key, self._limit)
+        return self._kept(rule, [(delta, view.plan.place)], REPORTED)
 
     def _fanned_out(self, selections: Sequence[Selection]) -> Fragment:
         one = selections[0]
         delta = self.delta(one.scan)
         assert delta is not None
-        root, items = one.view.root, tuple(column(p) for p in one.items)
+        plan, items = one.view.plan, tuple(column(p) for p in one.items)
         views = tuple((s.view.state, s.conditions) for s in selections)
-        fan_out = FanOut(
-            Sink(0, root.columns, root.key, self._limit), items, one.view.place, views, self._stages.shards
-        )
+        fan_out = FanOut(Sink(0, plan.columns, plan.key, self._limit), items, plan.place, views, self._stages.shards)
         return Fragment(fan_out, (self._fragment(delta),), REPORTED)
 
     def delta(self, node: Node, *, net: bool = True) -> Flow | None:
