@@ -5,18 +5,25 @@
 >>> db.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, cust BIGINT)")       # doctest: +SKIP
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tailrace import errors
-from tailrace.database.database import Database, check, open
-from tailrace.database.snapshot import Snapshot
-from tailrace.database.table import Table
-from tailrace.database.transaction import Transaction
-from tailrace.database.view import View
-from tailrace.epochs.model import Epoch
 from tailrace.errors import TailraceError
-from tailrace.store.base import Cut, Written
-from tailrace.verify.audit.findings import AuditReport
-from tailrace.verify.comparison import Report
 from tailrace.version import VERSION
+
+if TYPE_CHECKING:
+    from tailrace.database.database import Database, check, open
+    from tailrace.database.snapshot import Snapshot
+    from tailrace.database.table import Table
+    from tailrace.database.transaction import Transaction
+    from tailrace.database.view import View
+    from tailrace.epochs.model import Epoch
+    from tailrace.store.base import Cut, Written
+    from tailrace.verify.audit.findings import AuditReport
+    from tailrace.verify.report import Report
 
 __version__ = VERSION
 
@@ -37,3 +44,27 @@ __all__ = [
     "errors",
     "open",
 ]
+
+# `import tailrace` loads none of the rooms; each name loads its own when it is first used.
+_HOMES = {
+    "AuditReport": "tailrace.verify.audit.findings",
+    "Cut": "tailrace.store.base",
+    "Database": "tailrace.database.database",
+    "Epoch": "tailrace.epochs.model",
+    "Report": "tailrace.verify.report",
+    "Snapshot": "tailrace.database.snapshot",
+    "Table": "tailrace.database.table",
+    "Transaction": "tailrace.database.transaction",
+    "View": "tailrace.database.view",
+    "Written": "tailrace.store.base",
+    "check": "tailrace.database.database",
+    "open": "tailrace.database.database",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tailrace' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

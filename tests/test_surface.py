@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import lmdb
@@ -77,3 +79,28 @@ def test_every_lmdb_error_is_translated(kind: type[Exception]) -> None:
 )
 def test_translations_of_lmdb_errors(kind: type[Exception], expected: type[Exception]) -> None:
     assert type(translate("/store", kind("what", 0))) is expected
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_tables_and_views_are_read_and_written_without_spark(tmp_path: Path) -> None:
+    code = f"""
+import sys, tailrace as tr
+with tr.open({str(tmp_path / "s")!r}) as db:
+    db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
+    db.table("a").put_many([{{"id": 1, "v": 2}}])
+    assert db.table("a").get(1) == {{"id": 1, "v": 2}}
+    db.status()
+    db.drop("a")
+print([name for name in ("pyspark", "py4j") if name in sys.modules])
+"""
+    assert run(code) == "[]"
+
+
+def test_the_package_loads_what_is_used() -> None:
+    code = "import sys, tailrace; print([m for m in ('numpy', 'pyarrow', 'pyspark', 'sqlglot') if m in sys.modules])"
+    assert run(code) == "[]"
+    assert run("import tailrace.cli.app, sys; print('pyspark' in sys.modules)") == "False"

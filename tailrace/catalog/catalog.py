@@ -188,14 +188,7 @@ class Catalog:
         """Forget a table; its rows become leftovers."""
         table = self.table(name)
         self._refuse_if_used(table.name)
-        self._change({TABLES.at(table.name): None, EMPTYING.name: [*self.emptying(), table.id]})
-
-    def emptying(self) -> list[int]:
-        """Dropped tables whose rows are still there."""
-        return [*(self._store.document(EMPTYING) or ())]
-
-    def emptied(self) -> None:
-        self._store.change_documents({EMPTYING.name: None})
+        self._change({TABLES.at(table.name): None, EMPTYING.name: [*(self._store.document(EMPTYING) or ()), table.id]})
 
     def query(self, view: ViewDef, others: Sequence[ViewDef] = ()) -> Query:
         """The view's SQL, down to the tables; views in `others` go before those of the catalog."""
@@ -324,9 +317,20 @@ class Catalog:
         free = [state for state, epoch in dropped if pinned is None or pinned.epoch > epoch]
         return [*(self._store.document(BUILDING) or ()), *free]
 
-    def clear_leftovers(self, states: Sequence[int]) -> None:
-        dropped = [(s, e) for s, e in self._store.document(DROPPING) or () if s not in states]
-        self._store.change_documents({BUILDING.name: None, DROPPING.name: dropped or None})
+    def clear_leftovers(self) -> None:
+        """Remove the rows and states of tables and views that were dropped or never finished.
+
+        The caller holds the epoch lock.
+        """
+        if tables := self._store.document(EMPTYING):
+            for table in tables:
+                self._store.drop_rows(table)
+            self._store.change_documents({EMPTYING.name: None})
+        if states := self.leftovers():
+            for state in states:
+                self._store.drop_state(state)
+            dropped = [(s, e) for s, e in self._store.document(DROPPING) or () if s not in states]
+            self._store.change_documents({BUILDING.name: None, DROPPING.name: dropped or None})
 
     def _refuse_if_used(self, name: str) -> None:
         if users := self.dependants(name):

@@ -13,18 +13,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import structs
 
 from tailrace.catalog.definition import ViewDocument
-from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.store.base import Store
 from tailrace.store.documents import Count, Document, Kind, Number
 from tailrace.store.leases import DURATION, LEASES, Lease
 from tailrace.store.parts import EVERYTHING, Bounds
 from tailrace.store.processes import me
+
+if TYPE_CHECKING:
+    from tailrace.plan.physical.physical_plan import ViewSink
 
 AT_ONCE = 200_000  # rows of tables up to which a view is built in one go
 CHUNK = 1_000_000  # rows of tables that one epoch of a build takes in: fewer cost more in all, more take more memory

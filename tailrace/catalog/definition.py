@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailrace import types
 from tailrace.codec.schema import TableDef
 from tailrace.errors import Corrupt, Unsupported
 from tailrace.plan.nodes import Key, Node, Order, PlanError, from_json, to_json, walk
-from tailrace.plan.physical.physical_plan import PhysicalPlan, ViewSink
 from tailrace.plan.policy import Refresh
 from tailrace.store.documents import Count, Document, Kind, Number
 from tailrace.types import Column
+
+if TYPE_CHECKING:  # physical plans need sqlglot, which those who only read views never load
+    from tailrace.plan.physical.physical_plan import PhysicalPlan, ViewSink
 
 
 class TableDocument(Document, frozen=True):
@@ -74,11 +76,15 @@ class ViewDef:
     @cached_property
     def plan(self) -> PhysicalPlan | None:
         """The physical plan by which it is maintained; None if every epoch recomputes it."""
+        from tailrace.plan.physical.physical_plan import PhysicalPlan
+
         return None if self.root is None or self.refresh == "full" else PhysicalPlan(self.root, self.place)
 
     @cached_property
     def sink(self) -> ViewSink | None:
         """The view as epochs see it; None if every epoch recomputes it."""
+        from tailrace.plan.physical.physical_plan import ViewSink
+
         return None if self.plan is None else ViewSink(self.state, self.plan)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,10 @@ import tailrace
 from tailrace import terminal
 from tailrace.cli.verb import Dir, Json, open_store
 from tailrace.database.signals import caught
-from tailrace.verify.history.check_file import BOUND, Checked
-from tailrace.verify.history.verdict import Witness
+from tailrace.verify.history.verdict import BOUND, Witness
+
+if TYPE_CHECKING:
+    from tailrace.verify.history.check_file import Checked
 
 
 def record(

@@ -13,7 +13,7 @@ from tailrace.cli.verb import Dir, Json, open_store
 from tailrace.database.database import Database
 from tailrace.database.progress import Step
 from tailrace.epochs.model import Epoch
-from tailrace.verify.comparison import Report
+from tailrace.verify.report import Report
 
 
 def refresh(directory: Dir, as_json: Json = False) -> None:

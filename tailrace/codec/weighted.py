@@ -16,7 +16,9 @@ from tailrace.errors import Corrupt
 _WEIGHT = struct.Struct("<q")
 WIDTH = _WEIGHT.size
 _LIMIT = 1 << 62  # weights stay below this, so that adding two of them cannot overflow
-ONE = pa.scalar(_WEIGHT.pack(1), pa.large_binary())  # the weight prefix of a row with one copy
+ONE = arrays.cut_cells(pa.py_buffer(_WEIGHT.pack(1)), np.array([0, WIDTH]))[
+    0
+]  # the weight prefix of a row with one copy
 
 
 def weight_of(entry: bytes) -> int:

@@ -50,7 +50,7 @@ class Builder:
 
     def start(self, views: Sequence[ViewDef], replaces: bool, say: Say) -> int | None:
         """Make views, the caller having the lock: None if they are done, else the build that `finish` goes on with."""
-        self.clear_leftovers()
+        self._catalog.clear_leftovers()
         rows = self._rows(views)
         if _few(rows, self.chunk) or not all(v.plan is not None and v.plan.is_chunked for v in views):
             self._at_once(views, replaces, say)
@@ -78,12 +78,12 @@ class Builder:
             if replaces:
                 self._compare(draft, committed_pin(self._store), say)
         except (EpochFailed, BuildFailed) as error:
-            self.clear_leftovers()
+            self._catalog.clear_leftovers()
             raise BuildFailed(name=draft.views[0].name, reason=error.reason) from error
         faults.point("build.publish")
         self._catalog.publish(draft)
         faults.point("build.published")
-        self.clear_leftovers()
+        self._catalog.clear_leftovers()
 
     def finish(self, name: str, number: int, say: Say) -> None:
         """Go on with a build to its end; interrupted, it is left to whoever comes next.
@@ -127,7 +127,7 @@ class Builder:
         with self._lock.held():
             if (making := self._catalog.making.get(name)) is not None:
                 self._catalog.abandon(making)
-            self.clear_leftovers()
+            self._catalog.clear_leftovers()
 
     def busy(self, making: Making) -> bool:
         """Whether somebody is at a build: another process that lives, or another thread of this one."""
@@ -167,7 +167,7 @@ class Builder:
             faults.point("build.publish")
             self._catalog.publish(making.draft)
             faults.point("build.published")
-            self.clear_leftovers()
+            self._catalog.clear_leftovers()
 
     def _compare(self, draft: Draft, pin: Pin, say: Say) -> None:
         for view in draft.views:
@@ -195,17 +195,6 @@ class Builder:
                 self._publish(name, number, say)
             else:
                 say(Step(f"building {name}", making.rows, making.total))
-
-    def clear_leftovers(self) -> None:
-        """Remove what tables and views that are no more, or never came to be, left behind; the caller has the lock."""
-        if tables := self._catalog.emptying():
-            for table in tables:
-                self._store.drop_rows(table)
-            self._catalog.emptied()
-        if states := self._catalog.leftovers():
-            for state in states:
-                self._store.drop_state(state)
-            self._catalog.clear_leftovers(states)
 
 
 def _few(rows: Mapping[int, int], chunk: int) -> bool:

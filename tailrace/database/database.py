@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -19,12 +20,7 @@ from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import readable
 from tailrace.codec.schema import TableDef
 from tailrace.database.admission import admit, allow
-from tailrace.database.auditor import Auditor
-from tailrace.database.creation import Builder
-from tailrace.database.ddl import Runner
-from tailrace.database.describe import explain_data, explain_text
 from tailrace.database.progress import Say, Step
-from tailrace.database.repair import Repairer
 from tailrace.database.signals import caught
 from tailrace.database.snapshot import Snapshot
 from tailrace.database.status import Status, status
@@ -33,9 +29,7 @@ from tailrace.database.transaction import Transaction
 from tailrace.database.view import View
 from tailrace.database.waiting import PATIENCE, AtLeast, Latest
 from tailrace.epochs import records
-from tailrace.epochs.maintained import maintained
-from tailrace.epochs.model import Epoch
-from tailrace.epochs.protocol import LARGEST, Epochs
+from tailrace.epochs.model import LARGEST, Epoch
 from tailrace.errors import Closed, StoreError
 from tailrace.store.base import Capability, Store
 from tailrace.store.lmdb import settings
@@ -44,13 +38,17 @@ from tailrace.store.locks import EpochLock
 from tailrace.store.reference import StoreRef
 from tailrace.types import quoted
 from tailrace.verify.audit.findings import AuditReport, concerned
-from tailrace.verify.audit.view_rows import Picked
-from tailrace.verify.comparison import Report, verify
-from tailrace.verify.history.check_file import BOUND, Checked, check_file
-from tailrace.verify.history.recorder import Recording, recorded
+from tailrace.verify.history.verdict import BOUND
+from tailrace.verify.report import Report
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # modules that need Spark or sqlglot are imported where they are used
     from pyspark.sql import SparkSession
+
+    from tailrace.database.creation import Builder
+    from tailrace.database.ddl import Runner
+    from tailrace.epochs.protocol import Epochs
+    from tailrace.verify.history.check_file import Checked
+    from tailrace.verify.history.recorder import Recording
 
 
 def open(
@@ -98,6 +96,7 @@ def check(
     spark    a session to run in; by default the active one, or a local one started when needed
     """
     from tailrace.spark.session import session
+    from tailrace.verify.history.check_file import check_file
 
     return check_file(session(spark), Path(path), search=search, bound=bound)
 
@@ -110,12 +109,28 @@ class Database:
         self._catalog = Catalog(store)
         self._given, self._session = spark, None
         self._lock = EpochLock(store)
-        self._epochs = Epochs(store, self._lock, lambda: self.spark, max_epoch)
-        self._builder = Builder(store, self._catalog, self._epochs, self._lock, lambda: self.spark)
+        self._max_epoch = max_epoch
         self._guard = threading.Lock()  # of the session; epochs and catalog changes have the store's own locks
         self._asked_to_stop = False
         self._snapshots: set[Snapshot] = set()  # that are open: they are closed with the store
         self._closed = False
+
+    @cached_property
+    def _epochs(self) -> Epochs:
+        from tailrace.epochs.protocol import Epochs
+
+        return Epochs(self._store, self._lock, lambda: self.spark, self._max_epoch)
+
+    @cached_property
+    def _builder(self) -> Builder:
+        from tailrace.database.creation import Builder
+
+        return Builder(self._store, self._catalog, self._epochs, self._lock, lambda: self.spark)
+
+    def _runner(self, progress: Say | None = None) -> Runner:
+        from tailrace.database.ddl import Runner
+
+        return Runner(self, self._store, self._catalog, self._lock, lambda: self._builder, progress)
 
     @property
     def path(self) -> str:
@@ -139,16 +154,18 @@ class Database:
         `progress` is told each step, and while a view is built how many rows of its tables it has.
         """
         self._check()
-        return Runner(self, self._store, self._catalog, self._lock, self._builder, progress).run(text)
+        return self._runner(progress).run(text)
 
     def query(self, text: str) -> pa.Table:
         """Any SELECT over tables and views, run by Spark at the committed epoch, all at one cut."""
         self._check()
-        return Runner(self, self._store, self._catalog, self._lock, self._builder).query(text)
+        return self._runner().query(text)
 
     def explain(self, view: str, *, json: bool = False) -> Any:
         """How a view is maintained: a readable tree, or with `json` the same as data."""
         self._check()
+        from tailrace.database.describe import explain_data, explain_text
+
         definition = self._catalog.view(view)
         last = records.last_way(records.recent(self._store), definition.name)
         return (explain_data if json else explain_text)(self._catalog, definition, last)
@@ -217,8 +234,10 @@ class Database:
             return epoch
 
     def _refresh(self, progress: Callable[[Epoch], None] | None = None) -> Epoch:
+        from tailrace.epochs.maintained import maintained
+
         with self._lock.held():
-            self._builder.clear_leftovers()
+            self._catalog.clear_leftovers()
             return self._epochs.refresh(maintained(self._catalog), progress)
 
     def run(
@@ -271,6 +290,8 @@ class Database:
     def verify(self, view: str) -> Report:
         """Recompute a view by Spark SQL at its cut and compare, as multisets."""
         self._check()
+        from tailrace.verify.comparison import verify
+
         with readable(self._store, self._catalog, [self._catalog.view(view).name]) as pin:
             definition = self._catalog.view(view)
             return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
@@ -286,6 +307,8 @@ class Database:
         names = [self._catalog.view(name).name for name in views] if views is not None else self.views()
         if not names:
             raise StoreError(message="there is no view to record; create one first")
+        from tailrace.verify.history.recorder import recorded
+
         return recorded(self._store, self._catalog, Path(path), list(dict.fromkeys(names)))
 
     def audit(
@@ -307,6 +330,10 @@ class Database:
         self._check()
         if repair:
             self._store.require(Capability.REPAIR)
+        from tailrace.database.auditor import Auditor
+        from tailrace.database.repair import Repairer
+        from tailrace.verify.audit.view_rows import Picked
+
         picked = Picked(sample, start, stop)
         say = progress or (lambda _: None)
         auditor = Auditor(self._store, self._catalog, lambda: self.spark)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -14,17 +14,16 @@ from tailrace import types
 from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import pinned_relations
-from tailrace.database.creation import Builder
-from tailrace.database.define import Analyst, Names, define, redefine
 from tailrace.database.progress import Say, Step
-from tailrace.database.query import answer
 from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, UnknownName
 from tailrace.plan.sql.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
 from tailrace.store.base import Store
 from tailrace.store.locks import EpochLock
 
 if TYPE_CHECKING:
+    from tailrace.database.creation import Builder
     from tailrace.database.database import Database
+    from tailrace.database.define import Analyst, Names
 
 
 TOGETHER = 200  # views that are built in one job
@@ -42,14 +41,20 @@ class Runner:
         store: Store,
         catalog: Catalog,
         lock: EpochLock,
-        builder: Builder,
+        builder: Callable[[], Builder],
         progress: Say | None = None,
     ) -> None:
-        self._db, self._store, self._catalog, self._lock, self._builder = db, store, catalog, lock, builder
+        self._db, self._store, self._catalog, self._lock, self._make_builder = db, store, catalog, lock, builder
         self._say = progress or (lambda _: None)
 
     @cached_property
+    def _builder(self) -> Builder:
+        return self._make_builder()
+
+    @cached_property
     def _analyst(self) -> Analyst:
+        from tailrace.database.define import Analyst
+
         return Analyst(self._db.spark)
 
     def run(self, text: str) -> pa.Table | None:
@@ -140,7 +145,7 @@ class Runner:
                 self._catalog.drop_table(wanted.name)
             else:
                 self._catalog.drop_view(wanted.name)
-            self._builder.clear_leftovers()
+            self._catalog.clear_leftovers()
 
     # views
 
@@ -176,7 +181,7 @@ class Runner:
             if name in names.views or name in names.tables:
                 break
             try:
-                views[name] = define(self._analyst, names, statement)
+                views[name] = self._analyst.define(names, statement)
             except (SqlError, RecursionError):
                 break
         made = list(views.values())
@@ -230,16 +235,20 @@ class Runner:
     def _defined(self, wanted: CreateView) -> list[ViewDef]:
         names = self._names_of(self._catalog.views)
         if self._replaces(wanted):
-            return redefine(self._analyst, names, wanted)
-        return [define(self._analyst, names, wanted)]
+            return self._analyst.redefine(names, wanted)
+        return [self._analyst.define(names, wanted)]
 
     def _names_of(self, views: Mapping[str, ViewDef]) -> Names:
+        from tailrace.database.define import Names
+
         return Names(self._catalog.tables, views, self._store.hashes_keys)
 
     # queries
 
     def query(self, text: str) -> pa.Table:
         with pinned_relations(self._store, self._catalog) as (pin, relations):
+            from tailrace.database.query import answer
+
             return answer(self._db.spark, self._store, relations, text, pin)
 
 

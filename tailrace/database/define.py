@@ -50,6 +50,12 @@ class Analyst:
         self._session: SparkSession | None = None
         self._known: dict[str, tuple[Column, ...]] = {}
 
+    def define(self, names: Names, wanted: CreateView) -> ViewDef:
+        return define(self, names, wanted)
+
+    def redefine(self, names: Names, wanted: CreateView) -> list[ViewDef]:
+        return redefine(self, names, wanted)
+
     def columns(self, names: Names, sql: str, uses: tuple[str, ...]) -> tuple[Column, ...]:
         """A query's columns as Spark names and types them."""
         try:

@@ -18,7 +18,6 @@ from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import pinned_relations
 from tailrace.codec.schema import TableDef
-from tailrace.database.query import answer
 from tailrace.database.table import TableReads
 from tailrace.database.view import View
 from tailrace.database.waiting import Fixed
@@ -77,6 +76,8 @@ class Snapshot:
 
     def query(self, text: str) -> pa.Table:
         """Any SELECT over tables and views of the snapshot, run by Spark."""
+        from tailrace.database.query import answer
+
         return answer(self._spark(), self._store, self._relations, text, self._here())
 
     def tables(self) -> list[str]:

@@ -21,7 +21,7 @@ from tailrace.demo.data import TABLES, generate
 from tailrace.demo.stream import Applied, Measured, percentile, stream, warm
 from tailrace.demo.views import EXAMPLES, Example
 from tailrace.errors import StoreError
-from tailrace.verify.comparison import Report
+from tailrace.verify.report import Report
 
 QUICK = "-XX:TieredStopAtLevel=1"  # the run is too short to gain from the optimising compiler
 

@@ -10,6 +10,8 @@ from tailrace.plan.policy import Way
 from tailrace.store.base import Cut
 from tailrace.store.documents import Count, Document, Kind, Number
 
+LARGEST = 5_000_000  # operations that one epoch takes on at most
+
 
 @dataclass(frozen=True)
 class Epoch:

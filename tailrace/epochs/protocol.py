@@ -24,7 +24,7 @@ from tailrace.catalog import construction
 from tailrace.catalog.construction import BUILDS, Build, Load
 from tailrace.epochs import records
 from tailrace.epochs.maintained import Maintained
-from tailrace.epochs.model import INTENT, Epoch, Intent
+from tailrace.epochs.model import INTENT, LARGEST, Epoch, Intent
 from tailrace.epochs.recompute import Chosen, replaced
 from tailrace.errors import EpochFailed
 from tailrace.plan.physical.estimate import OVERHEAD
@@ -47,7 +47,6 @@ __all__ = ["Epoch", "Epochs", "Maintained"]
 
 REUSED = 8  # frames of small epochs that are kept: one for each set of tables that change together
 MENDED = "an audit found it damaged"
-LARGEST = 5_000_000  # operations that one epoch takes on at most
 
 
 class Frame(NamedTuple):

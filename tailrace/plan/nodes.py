@@ -455,12 +455,18 @@ def from_json(value: Any) -> Node:
     if kind is UnionAll:
         inputs = {"branches": tuple(from_json(v) for v in msgspec.convert(value["branches"], list[Any]))}
     rest = {n: v for n, v in value.items() if n != "node" and n not in inputs}
-    checked = msgspec.convert(rest, _PARAMETERS[kind])
+    checked = msgspec.convert(rest, _parameters(kind))
     return kind(**inputs, **{n: getattr(checked, n) for n in checked.__struct_fields__})
 
 
 def _parameters(kind: type[Node]) -> type[msgspec.Struct]:
-    """The fields of a kind of node that are not its inputs, as msgspec validates them."""
+    """The fields of a kind of node that are not its inputs, as msgspec validates them; made when first needed."""
+    if kind not in _PARAMETERS:
+        _PARAMETERS[kind] = _define_parameters(kind)
+    return _PARAMETERS[kind]
+
+
+def _define_parameters(kind: type[Node]) -> type[msgspec.Struct]:
     hints = get_type_hints(kind)
     own = [f for f in fields(kind) if f.name not in _input_fields(kind) and f.name != "branches"]
     listed = [(f.name, hints[f.name]) if f.default is MISSING else (f.name, hints[f.name], f.default) for f in own]
@@ -471,5 +477,5 @@ def _input_fields(kind: type[Node]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind) if f.metadata.get("input"))
 
 
-_PARAMETERS = {kind: _parameters(kind) for kind in KINDS.values()}
+_PARAMETERS: dict[type[Node], type[msgspec.Struct]] = {}
 _INPUTS = {kind: _input_fields(kind) for kind in KINDS.values()}

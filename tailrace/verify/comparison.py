@@ -13,8 +13,8 @@ with the result of its plan, which breaks ties the same way in every epoch (`pla
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -24,34 +24,17 @@ from tailrace.catalog.definition import ViewDef
 from tailrace.plan.binding import Query
 from tailrace.spark.frames import WEIGHT_COLUMN, query_rows, view_rows
 from tailrace.spark.session import session
-from tailrace.store.base import Cut, Store
+from tailrace.store.base import Store
 from tailrace.store.pins import Pin
 from tailrace.verify.equality import TOLERANCE, alike
 from tailrace.verify.planned import leaves_ties_open, planned_rows
+from tailrace.verify.report import Report
 
 EXAMPLES = 10
 _EQUAL_FLOATS = (
     "({a} <=> {b} OR (abs({a}) < double('infinity') AND abs({b}) < double('infinity')"
     " AND abs({a} - {b}) <= {t} * greatest(abs({a}), abs({b}))))"
 )
-
-
-@dataclass(frozen=True)
-class Report:
-    """The result of a verification. `ok` means that no row is missing and no row is extra.
-
-    `by` says what the view was compared with: its SQL, or its plan if the SQL has several right answers.
-    """
-
-    view: str
-    ok: bool
-    missing: int
-    extra: int
-    rows: int
-    cut: Cut
-    epoch: int
-    examples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    by: Literal["sql", "plan"] = "sql"
 
 
 def verify(spark: SparkSession, store: Store, view: ViewDef, query: Query, pin: Pin) -> Report:

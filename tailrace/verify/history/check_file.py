@@ -17,9 +17,7 @@ from tailrace.verify.history.evaluate import Evaluator
 from tailrace.verify.history.history_file import Line, Reader, RecordedView
 from tailrace.verify.history.row_shapes import Bag, Shape, convert_row
 from tailrace.verify.history.timelines import BaseHistory, Change, Record, ViewHistory, ViewState
-from tailrace.verify.history.verdict import Level, Verdict
-
-BOUND = 300  # base states that a search evaluates; each costs a query
+from tailrace.verify.history.verdict import BOUND, Level, Verdict
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import Any
 
 from tailrace.verify.history.timelines import Key, Value, ViewHistory
 
+BOUND = 300  # base states that a search evaluates; each costs a query
+
 
 class Level(IntEnum):
     """How well a view's states agree with its base tables. Each level includes the lower ones."""
