@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.plan.nodes import column_of
 from tailrace.plan.sql.dialect import generate, parse
 
@@ -28,10 +29,6 @@ def parse_expr(text: str) -> exp.Expr:
     """The tree of an expression; shared, so copy it before changing it."""
     # After SELECT, a function called REPLACE or INSERT cannot be taken for a statement.
     return parse(f"SELECT {text}")[0].expressions[0].pop()  # type: ignore[no-any-return]
-
-
-def column(position: int) -> str:
-    return f"_{position}"
 
 
 def position_of(node: exp.Column) -> int | None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tailrace.plan.expressions import cast, column, conjoin, equality, is_true, parse_expr, refs, remap, shift
+from tailrace.delta import column
+from tailrace.plan.expressions import cast, conjoin, equality, is_true, parse_expr, refs, remap, shift
 from tailrace.plan.nodes import Filter, Join, JoinKind, Node, Project, column_of
 from tailrace.plan.sql.dialect import generate
 from tailrace.plan.typing import Types

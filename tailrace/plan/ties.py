@@ -7,7 +7,7 @@ order than the user wrote.
 
 from __future__ import annotations
 
-from tailrace.plan.expressions import column
+from tailrace.delta import column
 from tailrace.plan.nodes import Aggregate, Call, Key, Node, Order, TopK, Window, WindowCall
 from tailrace.types import is_scalar
 

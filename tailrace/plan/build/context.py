@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, place
-from tailrace.plan.expressions import column, conjuncts
+from tailrace.plan.expressions import conjuncts
 from tailrace.plan.nodes import Node, Project
 from tailrace.plan.outer import Outer
 from tailrace.plan.build.placeholders import Held, cut, has_placeholder

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from tailrace.plan.expressions import column, conjuncts, equality, refs
+from tailrace.delta import column
+from tailrace.plan.expressions import conjuncts, equality, refs
 from tailrace.plan.nodes import Filter, Node, TopK, column_of, walk
 from tailrace.plan.outer import outer_refs, with_outer
 from tailrace.plan.sql.refuse import unsupported

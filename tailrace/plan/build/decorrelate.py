@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.plan.build.correlated_limits import require_limit_by_row
 from tailrace.plan.build.emptiness import or_empty
-from tailrace.plan.expressions import cast, column, conjuncts, equality, refs, remap, substitute
+from tailrace.plan.expressions import cast, conjuncts, equality, refs, remap, substitute
 from tailrace.plan.joining import filtered, joined, selected
 from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, Project, TopK, UnionAll, Window, column_of
 from tailrace.plan.outer import outer_refs, reads_outer, with_outer

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.context import Environment, Relation
-from tailrace.plan.expressions import column, conjuncts, operand, parse_expr, position_of
+from tailrace.plan.expressions import conjuncts, operand, parse_expr, position_of
 from tailrace.plan.build.grouping_sets import GROUPING, Sets, has_sets, read_sets, with_calls
 from tailrace.plan.joining import selected
 from tailrace.plan.nodes import Aggregate, Call, Node, Project, column_of

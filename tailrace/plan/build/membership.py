@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tailrace.delta import column
 from tailrace.plan.build.decorrelate import Decorrelation, Lifted
-from tailrace.plan.expressions import column, refs, remap
+from tailrace.plan.expressions import refs, remap
 from tailrace.plan.facts import never_null
 from tailrace.plan.joining import filtered, joined, link, same_types, selected
 from tailrace.plan.nodes import Aggregate, Call, Filter, Join, JoinKind, Node, Project, column_of

@@ -12,11 +12,12 @@ from functools import reduce
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.context import Environment, Relation
-from tailrace.plan.expressions import cast, column, parse_expr, refs
+from tailrace.plan.expressions import cast, parse_expr, refs
 from tailrace.plan.build.generators import NOTHING
 from tailrace.plan.build.grouping import Item, aggregated
 from tailrace.plan.joining import filtered

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import place
 from tailrace.plan.build.context import BuildQuery, Environment, Relation
 from tailrace.plan.joining import renamed
-from tailrace.plan.expressions import column
 from tailrace.plan.build.generators import NOTHING, is_generator, lateral_join, lateral_view, table_function
 from tailrace.plan.joining import filtered, joined
 from tailrace.plan.nodes import Join, JoinKind, Node, Project

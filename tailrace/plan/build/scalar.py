@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.build.decorrelate import Decorrelation, Lifted
 from tailrace.plan.sql.dialect import place
 from tailrace.plan.build.emptiness import is_null_over_nothing, or_empty
-from tailrace.plan.expressions import column, conjoin, conjuncts, parse_expr, position_of, substitute
+from tailrace.plan.expressions import conjoin, conjuncts, parse_expr, position_of, substitute
 from tailrace.plan.facts import at_most_one, one_row
 from tailrace.plan.joining import joined, selected
 from tailrace.plan.nodes import Aggregate, Call, Filter, Join, JoinKind, Node, Project

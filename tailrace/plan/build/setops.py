@@ -14,11 +14,12 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.sql.dialect import place
 from tailrace.plan.build.context import Environment
 from tailrace.plan.joining import renamed
-from tailrace.plan.expressions import cast, column
+from tailrace.plan.expressions import cast
 from tailrace.plan.joining import filtered, selected
 from tailrace.plan.nodes import Aggregate, Call, Generate, Node, Project, UnionAll
 from tailrace.types import Column

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.errors import Unsupported
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.context import Environment, Relation
-from tailrace.plan.expressions import column
 from tailrace.plan.build.grouping import Item, slots, unwrapped, without_filter
 from tailrace.plan.build.grouping_sets import GROUPING
 from tailrace.plan.nodes import Key, Node, Order, Project, Window, WindowCall, column_of

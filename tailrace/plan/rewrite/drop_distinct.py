@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailrace.plan.expressions import column
+from tailrace.delta import column
 from tailrace.plan.nodes import (
     Aggregate,
     Node,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tailrace.plan.expressions import column, conjuncts, refs, remap
+from tailrace.delta import column
+from tailrace.plan.expressions import conjuncts, refs, remap
 from tailrace.plan.joining import filtered, joined, link, selected
 from tailrace.plan.nodes import (
     Aggregate,
