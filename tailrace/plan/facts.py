@@ -9,9 +9,9 @@ from sqlglot import exp
 from tailrace.plan.expressions import conjuncts, equality, parse_expr, position_of, refs
 from tailrace.plan.nodes import Aggregate, Filter, Join, Node, OneRow, Project, Scan, TopK, UnionAll, column_of
 from tailrace.plan.typing import Types
+from tailrace.types import INTEGERS
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 def never_null(node: Node, position: int) -> bool:
@@ -137,7 +137,7 @@ class _Determined:
             kinds = self._types.of(source.columns, [one, other])
             common = self._types.compared(*kinds)
             # A string column may hold '1' and '01': both equal 1.
-            if common == kinds[0] or (kinds[0] in _INTEGERS and common in _INTEGERS):
+            if common == kinds[0] or (kinds[0] in INTEGERS and common in INTEGERS):
                 yield position
 
     def _join(self, node: Join, fixed: frozenset[int]) -> tuple[frozenset[int], bool]:

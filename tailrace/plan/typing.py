@@ -11,9 +11,8 @@ from tailrace.errors import SqlError
 from tailrace.plan.nodes import column_of
 from tailrace.plan.outer import typed
 from tailrace.plan.sql.dialect import place
-from tailrace.types import Column
+from tailrace.types import INTEGERS, Column, is_float
 
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 
 
@@ -84,7 +83,7 @@ class Types:
 
 
 def _family(kind: str) -> str:
-    if kind.startswith("decimal") or kind in _NUMBERS:
+    if kind.startswith("decimal") or kind in INTEGERS or is_float(kind):
         return "number"
     return "time" if kind in _TIMES else kind
 

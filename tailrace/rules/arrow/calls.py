@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from tailrace.rules.arrow import choosing, dates, decimals, numbers, operators, strings
 from tailrace.rules.arrow.casts import cast
-from tailrace.rules.arrow.coercion import FLOATS, INTEGERS, decimal, is_decimal, normal, parts
+from tailrace.rules.arrow.coercion import FLOATS, decimal, is_decimal, normal, parts
 from tailrace.rules.arrow.tree import NULL, Constant, Node, NotMine, call
+from tailrace.types import INTEGERS
 
 _PARTS = {
     "year": "year", "month": "month", "quarter": "quarter", "day": "day", "dayofmonth": "day",

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.rules.arrow import dates, decimals, numbers
-from tailrace.rules.arrow.coercion import FLOATS, INTEGERS, is_decimal, known, parts
+from tailrace.rules.arrow.coercion import FLOATS, is_decimal, known, parts
 from tailrace.rules.arrow.tree import VOID, Constant, Node, NotMine, Value, call, constant
-from tailrace.types import arrow
+from tailrace.types import INTEGERS, arrow
 
 _BITS = dict(zip(INTEGERS, (8, 16, 32, 64), strict=True))
 _PLAIN_SCALE = 6  # a decimal with more digits after the point may be written as 1E-7

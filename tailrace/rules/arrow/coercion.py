@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import reduce
 
 from tailrace.rules.arrow.tree import VOID, NotMine
-from tailrace.types import ALIASES, SCALARS
+from tailrace.types import ALIASES, INTEGERS, SCALARS, decimal_parts
 
-INTEGERS = ("tinyint", "smallint", "int", "bigint")
 FLOATS = ("float", "double")
 _PRECEDENCE = (*INTEGERS, *FLOATS)
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 MAX_PRECISION = 38
 MIN_SCALE = 6  # digits after the point that are kept when a result has too many digits
@@ -23,8 +20,8 @@ def normal(text: str) -> str:
     text = ALIASES.get(text, text)
     if text == "decimal":
         return "decimal(10,0)"
-    found = _DECIMAL.fullmatch(text)
-    return f"decimal({found[1]},{found[2]})" if found else text
+    digits = decimal_parts(text)
+    return f"decimal({digits[0]},{digits[1]})" if digits else text
 
 
 def known(text: str) -> bool:
@@ -32,7 +29,7 @@ def known(text: str) -> bool:
 
 
 def is_decimal(text: str) -> bool:
-    return _DECIMAL.fullmatch(text) is not None
+    return decimal_parts(text) is not None
 
 
 def is_numeric(text: str) -> bool:
@@ -41,10 +38,10 @@ def is_numeric(text: str) -> bool:
 
 def parts(text: str) -> tuple[int, int]:
     """Precision and scale of a decimal type."""
-    found = _DECIMAL.fullmatch(text)
-    if found is None:
+    digits = decimal_parts(text)
+    if digits is None:
         raise NotMine(f"{text} is no decimal")
-    return int(found[1]), int(found[2])
+    return digits
 
 
 def decimal(precision: int, scale: int) -> str:

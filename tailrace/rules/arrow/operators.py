@@ -8,7 +8,6 @@ from tailrace.rules.arrow import choosing, comparing, decimals, numbers
 from tailrace.rules.arrow.casts import cast
 from tailrace.rules.arrow.coercion import (
     FLOATS,
-    INTEGERS,
     adjusted,
     as_decimal,
     decimal,
@@ -22,6 +21,7 @@ from tailrace.rules.arrow.coercion import (
     widest,
 )
 from tailrace.rules.arrow.tree import VOID, Constant, Node, NotMine, call, constant
+from tailrace.types import INTEGERS
 
 _PLAIN = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 _LONGEST_SWITCH = 10  # items up to which Spark compares floats in IN one by one, with 0.0 = -0.0
