@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from tailrace.errors import SqlError
 from tailrace.plan.nodes import column_of
-from tailrace.plan.outer import typed
+from tailrace.plan.outer import null_outer_refs
 from tailrace.plan.sql.dialect import place
 from tailrace.types import INTEGERS, Column, is_float
 
@@ -49,7 +49,7 @@ class Types:
         asked = [i for i, e in enumerate(expressions) if column_of(e) is None and (shape, e) not in self._known]
         if asked:
             try:
-                answers = self._typer.types(columns, [typed(expressions[i]) for i in asked])
+                answers = self._typer.types(columns, [null_outer_refs(expressions[i]) for i in asked])
             except ExpressionFault as fault:
                 raise _placed(fault, [origins[i] if i < len(origins) else None for i in asked]) from fault
             self._known.update(zip(((shape, expressions[i]) for i in asked), answers, strict=True))

@@ -1,4 +1,4 @@
-"""DISTINCT over rows that a key makes distinct is dropped."""
+"""Drops a DISTINCT whose columns include a key of its input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.plan.typing import Types
 
 
 def drop_distinct(node: Node, types: Types) -> Node:
-    """Drop a DISTINCT over rows that a key already makes distinct.
+    """Drop a DISTINCT whose columns include a key of its input: the rows are distinct already.
 
     aggregate((0, 1), (), scan t key (0)) -> scan t key (0)
     """
