@@ -134,7 +134,7 @@ class Decorrelation:
         expressions += [column(p) for p in source.correlated]
         below = source.node
         if isinstance(below, Project) and all(column_of(e) is not None for e in below.expressions):
-            # Merge the two projections: `Project.key` follows one copy of a column, and the upper one may drop that copy.
+            # Merge both: `Project.key` follows one copy of a column only, and the upper projection may drop that copy.
             expressions = [substitute(e, below.expressions) for e in expressions]
             below = below.input
         return replace(source, node=Project(below, tuple(expressions), node.output + correlation_columns))
@@ -180,10 +180,8 @@ class Decorrelation:
         if node.condition is None:
             return None
         if outer_refs(node.condition, self.depth):
-            raise unsupported(
-                "a correlated subquery with an outer column in the condition of an outer, semi or anti join",
-                self.origin,
-            )
+            construct = "a correlated subquery with an outer column in the condition of an outer, semi or anti join"
+            raise unsupported(construct, self.origin)
         width, added = len(node.left.columns), len(left.node.columns) - len(node.left.columns)
         return remap(node.condition, {p: p if p < width else p + added for p in refs(node.condition)})
 

@@ -14,7 +14,7 @@ _SKETCHES = ("approx_top_k", "bitmap_", "collect_union", "count_min_sketch", "hl
 
 
 def value_or_empty(call: Call, text: str, origin: exp.Expr) -> str:
-    """`text`, the call's value after an outer join with the groups, with the value for a missing group in place of NULL."""
+    """`text`, the call's value after an outer join with its groups; for a missing group, the value over no rows."""
     empty = _empty_value(call, origin)
     return text if empty is None else f"COALESCE({text}, {cast(empty, call.type)})"
 

@@ -54,9 +54,7 @@ def cut(tree: exp.Expr, held: Held) -> exp.Expr:
         if subquery is None:
             return node
         if node.find_ancestor(exp.Lambda):
-            raise unsupported(
-                "a subquery in a lambda function", node, "a lambda can read only its arguments and the row"
-            )
+            raise unsupported("a subquery in a lambda function", node, "a lambda reads only its arguments and the row")
         number = exp.Literal.number(held.number(subquery))
         call = exp.Anonymous(this=_CALL, expressions=[number, *(cut(o, held) for o in operands)])
         positioned = next((n for n in node.walk() if "line" in n.meta), None)
