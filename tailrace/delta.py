@@ -1,9 +1,9 @@
-"""The delta contract: a relation's columns by position, `_0`, `_1`, ..., and `_weight`.
+"""The format of a delta: a relation's columns by position, `_0`, `_1`, ..., and `_weight`.
 
-    +n  the row was inserted n times        -n  it was deleted n times        0  nothing happened to it
+    +n  the row was inserted n times        -n  it was deleted n times        0  it did not change
 
-A delta is an Arrow table inside a stage; between stages it is a DataFrame, of rows or of batches of them. Rows
-with equal columns may come in any order and any number; only the sum of their weights has a meaning.
+A delta is an Arrow table inside a stage, and a DataFrame of rows or of row batches between stages. The same row may
+appear several times, in any order; only the sum of its weights matters.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def delta_fields(columns: Sequence[Column]) -> Fields:
 
 
 def group_ids(keys: pa.Array | pa.ChunkedArray) -> tuple[Indices, pa.Array]:
-    """Number equal keys alike: for each row its group, and each group's key in order of first appearance."""
+    """Numbers the distinct keys by first appearance. Returns the group number of each row and the key of each group."""
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.combine_chunks()
     encoded = keys.dictionary_encode()
@@ -42,21 +42,21 @@ def group_ids(keys: pa.Array | pa.ChunkedArray) -> tuple[Indices, pa.Array]:
 
 
 def sum_by(ids: Indices, groups: int, weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Exact integer sums of weights per group."""
+    """The sum of weights of each group."""
     totals = np.zeros(groups, dtype=np.int64)
     np.add.at(totals, ids, weights)
     return totals
 
 
 def firsts(ids: Indices, groups: int) -> Indices:
-    """For each group the index of one of its rows."""
+    """The index of the first row of each group."""
     first = np.empty(groups, dtype=np.int64)
     first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)
     return first
 
 
 def matches(left: Indices, right: Indices, groups: int) -> tuple[Indices, Indices]:
-    """All pairs (i, j) with left[i] == right[j], as two index arrays: an equi-join on group numbers."""
+    """An equi-join on group numbers: all pairs (i, j) with left[i] == right[j], as two index arrays."""
     order = np.argsort(right, kind="stable")
     counts = np.bincount(right, minlength=groups)
     starts = np.concatenate(([0], np.cumsum(counts)[:-1])) if groups else np.zeros(0, dtype=np.int64)

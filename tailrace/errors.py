@@ -1,44 +1,47 @@
 """Every error Tailrace raises.
 
     TailraceError
-    ├── SqlError                  the text of a statement is at fault
+    ├── SqlError                  a statement is wrong
     │   ├── SyntaxFault           it does not parse
     │   ├── UnknownName           no such table, view or column
     │   ├── NameTaken             a table or view of that name exists
     │   ├── BeingBuilt            a view of that name is being built
     │   ├── Unsupported           valid SQL that Tailrace cannot maintain (yet)
-    │   └── InUse                 other views depend on it
-    ├── DataError                 a value, row or file is at fault
+    │   └── InUse                 a drop of a table or view that other views read
+    ├── DataError                 a value, row, key or file is wrong
     │   ├── BadValue              a value does not fit its column's type
     │   ├── NullKey               a primary key column is NULL
-    │   ├── UnknownColumn         a row has a column its table lacks
-    │   ├── NoSuchRow             an update of a row that is not there
-    │   ├── BadKey                a key of the wrong shape for the table or view
-    │   ├── BadPosition           a position to wait for that no write here has returned
-    │   ├── BadFile               a file to load is broken (with the line)
-    │   ├── BadRecording          a file to check is no recording, or a damaged one
-    │   └── BadHistory            a history to check is not one
+    │   ├── UnknownColumn         a row has a column that its table lacks
+    │   ├── NoSuchRow             an update of a row that does not exist
+    │   ├── BadKey                a key with the wrong number or types of values
+    │   ├── BadPosition           a read waits for a position that no write to this store returned
+    │   ├── BadFile               a file to load is invalid (with the line)
+    │   ├── BadRecording          a file to check is not a recording, or is damaged
+    │   └── BadHistory            a history to check is invalid
     ├── StoreError                the store on disk
-    │   ├── NotAStore             the directory holds something else
-    │   ├── NewerFormat           the directory was written by a newer Tailrace
-    │   ├── OlderFormat           it was written by an older one, whose views are kept differently
-    │   ├── StoreFull             map or disk is full
-    │   ├── ReadOnly              directory or disk may not be written
-    │   ├── Corrupt               a checksum or a structure is wrong
-    │   ├── OffsetGap             the log has a hole
-    │   ├── SnapshotGone          the epoch asked for is no longer held
+    │   ├── NotAStore             the directory is missing or holds something else
+    │   ├── NewerFormat           the store was written by a newer Tailrace
+    │   ├── OlderFormat           the store was written by an older Tailrace, in an incompatible format
+    │   ├── StoreFull             the memory map or the disk is full
+    │   ├── ReadOnly              the directory or the disk is not writable
+    │   ├── Corrupt               a checksum does not match, or stored data is invalid
+    │   ├── Conflict              a document is not what its writer had read
+    │   ├── OffsetGap             log entries are missing
+    │   ├── SnapshotGone          the requested epoch is no longer readable
     │   ├── Ended                 a snapshot or a transaction was used after its end
-    │   └── Closed                the handle was closed
+    │   └── Closed                the database handle was closed
     └── EpochError                maintenance
-        ├── Timeout               the views do not cover what was waited for
-        ├── BuildFailed           a view could not be built, or be replaced; nothing of it is kept
+        ├── Timeout               a view did not reach the requested position in time
+        ├── BuildFailed           a view could not be built or replaced; the build was discarded
         ├── EpochsLocked          another process runs epochs
+        ├── Fenced                another process took over the epochs of this one
         └── EpochFailed           the Spark job of an epoch failed; nothing was committed
 
-    NoJava (an EnvironmentFault, itself a TailraceError): Spark cannot start.
+    EnvironmentFault              something outside Tailrace is missing or failed; also a TailraceError
+    └── NoJava                    Spark cannot start without Java
 
-An error's data are its keyword arguments, readable as attributes and as `error.data`; tests assert
-on them, people read the sentence.
+The keyword arguments of an error are its data: attributes of the error, and the dict `error.data`.
+Programs and tests read the data; people read the message.
 """
 
 from __future__ import annotations
@@ -55,6 +58,7 @@ __all__ = [
     "BeingBuilt",
     "BuildFailed",
     "Closed",
+    "Conflict",
     "Corrupt",
     "DataError",
     "Ended",
@@ -62,6 +66,7 @@ __all__ = [
     "EpochError",
     "EpochFailed",
     "EpochsLocked",
+    "Fenced",
     "InUse",
     "NameTaken",
     "NewerFormat",
@@ -86,13 +91,13 @@ __all__ = [
 
 
 class TailraceError(Exception):
-    """Base of all errors; `template` is filled with the error's data."""
+    """Base of all errors. The message is `template`, filled with the error's data."""
 
     template = "{message}"
 
     def __init__(self, **data: Any) -> None:
         self.data = data
-        super().__init__(self.template.format_map(_Shown(data)))
+        super().__init__(self.template.format_map(_Placeholders(data)))
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -104,7 +109,9 @@ class TailraceError(Exception):
         return _rebuild, (type(self), self.data)
 
 
-class _Shown(dict[str, Any]):
+class _Placeholders(dict[str, Any]):
+    """The data of an error. A missing key shows as `<key>`: an incomplete error must not raise another one."""
+
     def __missing__(self, key: str) -> str:
         return f"<{key}>"
 
@@ -114,7 +121,7 @@ def _rebuild(kind: type[TailraceError], data: dict[str, Any]) -> TailraceError:
 
 
 class SqlError(TailraceError):
-    """A statement is at fault. `line` and `column` (from 1) say where, when the place is known."""
+    """A statement is wrong. `line` and `column` (from 1) are set if the place is known."""
 
     def __init__(self, **data: Any) -> None:
         super().__init__(**data)
@@ -123,7 +130,7 @@ class SqlError(TailraceError):
 
 
 class SyntaxFault(SqlError):
-    template = "SQL does not parse: {message}"
+    template = "SQL syntax error: {message}"
 
 
 class UnknownName(SqlError):
@@ -135,7 +142,7 @@ class UnknownName(SqlError):
 
 
 class NameTaken(SqlError):
-    template = "{kind} {name!r} exists already; choose another name, or say IF NOT EXISTS"
+    template = "{kind} {name!r} already exists. Choose another name, or use IF NOT EXISTS"
 
 
 class BeingBuilt(SqlError):
@@ -147,7 +154,7 @@ class Unsupported(SqlError):
 
 
 class InUse(SqlError):
-    template = "{name!r} is used by {users}; drop those first"
+    template = "cannot drop {name!r}: it is read by {users}. Drop those views first"
 
 
 class DataError(TailraceError):
@@ -159,23 +166,26 @@ class BadValue(DataError):
 
 
 class NullKey(DataError):
-    template = "row {row}: key column {column!r} of {table!r} is NULL; nothing was written"
+    template = "row {row}: key column {column!r} of table {table!r} is NULL; nothing was written"
 
 
 class UnknownColumn(DataError):
-    template = "row {row}: {table!r} has no column {column!r} (it has {columns}); nothing was written"
+    template = "row {row}: table {table!r} has no column {column!r} (its columns: {columns}); nothing was written"
 
 
 class NoSuchRow(DataError):
-    template = "{table!r} has no row with key {key}; put it first"
+    template = "cannot update: table {table!r} has no row with key {key}; nothing was written. Insert the row with put"
 
 
 class BadKey(DataError):
-    template = "{name!r} is keyed by {columns}: {reason}"
+    template = "invalid key for {name!r} (key columns: {columns}): {reason}"
 
 
 class BadPosition(DataError):
-    template = "{position!r} is no position of this store: its newest transaction is {newest}"
+    template = (
+        "{position!r} is not a position of this store, whose newest position is {newest}."
+        " Use a position that a write to this store returned"
+    )
 
 
 class BadFile(DataError):
@@ -183,11 +193,11 @@ class BadFile(DataError):
 
 
 class BadRecording(DataError):
-    template = "{path} cannot be checked: {reason}"
+    template = "cannot check {path}: {reason}"
 
 
 class BadHistory(DataError):
-    template = "history of {name}: {reason}"
+    template = "invalid history of {name}: {reason}"
 
 
 class StoreError(TailraceError):
@@ -195,46 +205,58 @@ class StoreError(TailraceError):
 
 
 class NotAStore(StoreError):
-    template = "{path} is not a Tailrace store: {reason}"
+    template = "{path} is not a Tailrace store: {reason}. Check the path; `tailrace init` makes a new store"
 
 
 class NewerFormat(StoreError):
-    template = "{path} has store format {found}, this Tailrace reads up to {known}; upgrade Tailrace"
+    template = "{path} was written by a newer version (format {found}; this one reads up to {known}). Upgrade Tailrace"
 
 
 class OlderFormat(StoreError):
-    template = "{path} has store format {found}, this Tailrace reads {known}; load its tables into a new store"
+    template = (
+        "{path} was written by an older Tailrace (format {found}; this one reads format {known})."
+        " Read its tables with that version and load them into a new store"
+    )
 
 
 class StoreFull(StoreError):
-    template = "{path} is full ({reason}); nothing of this write was kept. {advice}"
+    template = "cannot write to {path}: {reason}. This write was rolled back. {advice}"
 
 
 class ReadOnly(StoreError):
-    template = "{path} may not be written ({reason}); readers, too, note there who they are. Let this user write there"
+    template = (
+        "{path} is not writable ({reason}). Readers also need write access, because they register the epoch they read."
+        " Give this user write access"
+    )
 
 
 class Corrupt(StoreError):
-    template = "{where} is damaged: {reason}. `tailrace audit` finds all damage, `tailrace audit --repair` mends it"
+    template = (
+        "{where} is damaged: {reason}. Run `tailrace audit` to find all damage, `tailrace audit --repair` to repair it"
+    )
+
+
+class Conflict(StoreError):
+    template = "document {document!r} was changed by another process meanwhile; nothing was written. Try again"
 
 
 class OffsetGap(StoreError):
     template = (
-        "log of node {node}: expected offset {expected}, found {found}."
-        " `tailrace audit` finds all damage, `tailrace audit --repair` mends it"
+        "the log of node {node} has a gap: expected offset {expected}, found {found}."
+        " Run `tailrace audit` to find all damage, `tailrace audit --repair` to repair it"
     )
 
 
 class SnapshotGone(StoreError):
-    template = "epoch {epoch} of {name!r} is no longer held (oldest: {oldest}); read again"
+    template = "epoch {epoch} of {name} is no longer readable; the oldest readable epoch is {oldest}. Read again"
 
 
 class Ended(StoreError):
-    template = "this {what} has ended; begin another"
+    template = "this {what} has ended. Begin a new one"
 
 
 class Closed(StoreError):
-    template = "the store at {path} was closed"
+    template = "the store at {path} was closed. Open it again"
 
 
 class EpochError(TailraceError):
@@ -242,19 +264,29 @@ class EpochError(TailraceError):
 
 
 class Timeout(EpochError):
-    template = "{name} is at position {covered}, {behind} short of {wanted}, after {waited:.1f} s; {advice}"
+    template = (
+        "timed out after {waited:.1f} s waiting for position {wanted}:"
+        " {name} is at position {covered}, {behind} behind; {advice}"
+    )
 
 
 class BuildFailed(EpochError):
-    template = "view {name!r} could not be built: {reason}; nothing of it is kept, and nothing else was changed"
+    template = "building view {name!r} failed and was discarded; existing views are unchanged. Reason: {reason}"
 
 
 class EpochsLocked(EpochError):
-    template = "epochs of {path} are run by process {pid} ({command}, since {since}); stop it first"
+    template = "epochs of {path} are already run by process {pid} ({command}, since {since}). Stop that process first"
+
+
+class Fenced(EpochError):
+    template = (
+        "another process took over the epochs of this store (term {newest}, this process has term {term});"
+        " nothing was written. Start this process again"
+    )
 
 
 class EpochFailed(EpochError):
-    template = "epoch {epoch} failed and was not committed (it is retried by the next refresh): {reason}"
+    template = "epoch {epoch} failed and was not committed; the next refresh retries it. Reason: {reason}"
 
 
 class EnvironmentFault(TailraceError):
@@ -262,4 +294,4 @@ class EnvironmentFault(TailraceError):
 
 
 class NoJava(EnvironmentFault):
-    template = "Spark needs Java 17 or newer: {reason}. Set JAVA_HOME, or `pip install 'tailrace[java]'`"
+    template = "Spark needs Java 17 or newer: {reason}. Set JAVA_HOME, or run `pip install 'tailrace[java]'`"

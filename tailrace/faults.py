@@ -1,33 +1,33 @@
 """Fault points: named places in the protocol where a test makes a process die, fail or wait.
 
-    TAILRACE_FAULTS=DIR    a directory where faults are armed; without it, as in production, a point does nothing
-    DIR/<point>            a file that says `action@n`: what happens at the n-th passing, in whichever process, once
+    TAILRACE_FAULTS=DIR    the directory in which tests arm faults. Unset in production: a point then does nothing
+    DIR/<point>            a file that holds `action@n`: the action runs at the n-th visit, counted across all processes
 
-    kill       SIGKILL for the process that passes
-    raise      `Fault` is raised
-    sleep:S    it goes on after S seconds
+    kill       SIGKILL to the process that reached the point
+    raise      raise `Fault`
+    sleep:S    continue after S seconds
 
-Then the file says `met`, and by which process. Faults can so be armed one after another while processes run, and
-a process that is started again in place of one that was killed does not meet the same fault.
+A fault fires once. The file then holds `met` and the process id. So a test can arm faults one after another while
+processes run, and a process that is restarted after a kill does not meet the same fault again.
 
 | point            | where it is                                                                       |
 |------------------|-----------------------------------------------------------------------------------|
-| epoch.intent     | the intent is written, nothing else is touched                                    |
-| epoch.work       | before a job is handed to Spark                                                   |
-| task.apply       | in a task: its deltas are derived, no shard is written                            |
-| shard.commit     | in a task: a shard is written, not committed; n - 1 others may be                 |
-| shard.committed  | in a task: a shard is committed; some others may not be                           |
-| task.applied     | in a task: all of its shards are committed                                        |
+| epoch.intent     | the intent is written, nothing else                                               |
+| epoch.work       | before a job is submitted to Spark                                                |
+| task.apply       | in a task: its deltas are computed, no shard is written                           |
+| shard.commit     | in a task: a shard is written but not committed; n - 1 others may be committed    |
+| shard.committed  | in a task: a shard is committed; others may not be                                |
+| task.applied     | in a task: all its shards are committed                                           |
 | epoch.commit     | all shards of all tasks are committed, the epoch is not                           |
-| epoch.committed  | the epoch is committed, the log not trimmed                                       |
-| log.trim         | log entries are trimmed, the notes of their transactions are still there           |
-| build.chunk      | before the job that takes a chunk into a view                                     |
-| build.publish    | a view is complete, and not published                                             |
-| build.published  | it is published, what it leaves behind is still there                             |
+| epoch.committed  | the epoch is committed, the log is not trimmed                                    |
+| log.trim         | log entries are trimmed, the notes of their transactions are not yet removed      |
+| build.chunk      | before the job that adds a chunk to a view                                        |
+| build.publish    | a view is complete but not published                                              |
+| build.published  | a view is published; leftovers of its build are not yet removed                   |
 | catalog.change   | before a change of the catalog is written                                         |
-| catalog.changed  | it is written, what follows from it is not done                                   |
-| write.commit     | in a writer: rows and log entries are written, not committed                      |
-| write.committed  | in a writer: they are committed, and nobody was told                              |
+| catalog.changed  | a change of the catalog is written, its follow-up work is not done                |
+| write.commit     | in a writer: rows and log entries are written but not committed                   |
+| write.committed  | in a writer: rows and log entries are committed, the caller does not know yet     |
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ from pathlib import Path
 
 
 class Fault(RuntimeError):
-    """What the action `raise` raises. Not one of `tailrace.errors`: it stands for what nobody foresaw."""
+    """Raised by the action `raise`. It is not a `TailraceError`, because it stands for an unexpected failure."""
 
 
 class Armed:
-    """The points of a process for which faults may be armed in a directory."""
+    """The fault points of this process; tests arm them with files in `directory`."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
 
     def __call__(self, name: str) -> None:
-        match self._due(name).split(":"):
+        match self._due_action(name).split(":"):
             case ["kill"]:
                 os.kill(os.getpid(), signal.SIGKILL)
             case ["raise"]:
-                raise Fault(f"a fault that was armed at {name}")
+                raise Fault(f"injected fault at {name}")
             case ["sleep", seconds]:
                 time.sleep(float(seconds))
 
-    def _due(self, name: str) -> str:
-        """What is to happen at this passing, if anything: counts it, for all processes alike."""
+    def _due_action(self, name: str) -> str:
+        """Counts this visit, across all processes, and returns the action if the fault is due now, else ''."""
         try:
             file = (self._directory / name).open("r+")
         except FileNotFoundError:

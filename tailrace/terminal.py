@@ -1,4 +1,4 @@
-"""Tables, JSON and progress bars for the terminal; plain and whole when the output goes elsewhere."""
+"""Output of the command line: tables, JSON and progress bars. Output to a pipe or file is plain and never cut."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rich.text import Text
 
 from tailrace.codec import text
 
-SHOWN = 1_000  # rows of a table for people
-_WIDE = 10_000  # a pipe has no width: nothing is cut or wrapped
+MAX_TABLE_ROWS = 1_000  # a table on the terminal shows at most this many rows
+_PIPE_WIDTH = 10_000  # columns; wide enough that nothing is cut or wrapped in a pipe
 
 
 def console(*, stderr: bool = False) -> Console:
-    found = Console(stderr=stderr, highlight=False, soft_wrap=False)
-    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=_WIDE)
+    terminal = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    return terminal if terminal.is_terminal else Console(stderr=stderr, highlight=False, width=_PIPE_WIDTH)
 
 
-def say(message: str) -> None:
+def print_markup(message: str) -> None:
     console().print(Text.from_markup(message))
 
 
@@ -33,39 +33,39 @@ def print_json(value: Any) -> None:
 
 
 def print_line(value: Any) -> None:
-    """One line of JSON lines, at once."""
+    """Prints `value` as one line of JSON and flushes, so that a reader of the pipe sees it at once."""
     print(text.to_json(value), flush=True)
 
 
-def records(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+def iterate_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     for batch in table.to_batches():
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def print_rows(table: pa.Table, *, as_json: bool) -> None:
-    """Rows, as a JSON array with one object a line, or as a table for people."""
+    """Prints rows as a JSON array with one object per line, or as a table."""
     names = table.schema.names
     if as_json:
-        before = "["
-        for row in records(table):
-            print(before, text.to_json(dict(zip(names, row, strict=True))), sep="", end="")
-            before = ",\n "
+        separator = "["
+        for row in iterate_rows(table):
+            print(separator, text.to_json(dict(zip(names, row, strict=True))), sep="", end="")
+            separator = ",\n "
         print("]" if table.num_rows else "[]")
         return
-    show(names, (map(text.shown, row) for row in records(table.slice(0, SHOWN))), _numbers(table.schema))
-    if table.num_rows > SHOWN:
-        say(f"[dim]the first {SHOWN:,} of {table.num_rows:,} rows; --json prints all[/dim]")
+    shown_rows = iterate_rows(table.slice(0, MAX_TABLE_ROWS))
+    print_table(names, (map(text.format_cell, row) for row in shown_rows), _numeric_columns(table.schema))
+    if table.num_rows > MAX_TABLE_ROWS:
+        print_markup(f"[dim]first {MAX_TABLE_ROWS:,} of {table.num_rows:,} rows; --json prints all[/dim]")
 
 
-def _numbers(schema: pa.Schema) -> list[bool]:
+def _numeric_columns(schema: pa.Schema) -> list[bool]:
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     return [any(test(field.type) for test in tests) for field in schema]
 
 
-def show(names: Sequence[str], rows: Any, right: Sequence[bool] | None = None) -> None:
-    """A table for people; `right` says which columns are flushed right."""
-    out = console()
-    out.print(grid(names, rows, right))
+def print_table(names: Sequence[str], rows: Any, right: Sequence[bool] | None = None) -> None:
+    """Prints a table; `right` marks the right-aligned columns."""
+    console().print(grid(names, rows, right))
 
 
 def grid(names: Sequence[str], rows: Any, right: Sequence[bool] | None = None, title: str | None = None) -> Grid:
@@ -82,25 +82,28 @@ def print_row(row: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(row)
     else:
-        show(["column", "value"], ((name, text.shown(value)) for name, value in row.items()))
+        print_table(["column", "value"], ((name, text.format_cell(value)) for name, value in row.items()))
 
 
-def bar() -> Progress:
-    """A progress bar on stderr, if that is a terminal."""
+def progress_bar() -> Progress:
+    """A progress bar on stderr; invisible if stderr is not a terminal."""
     out = console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     return Progress(*columns, console=out, transient=True, disable=not out.is_terminal)
 
 
-def teller(status: Status) -> Callable[[object], None]:
-    """Tells steps on stderr: on a terminal as one line that changes, elsewhere a line for each step with a count."""
+def step_reporter(status: Status) -> Callable[[object], None]:
+    """Returns a progress callback that reports on stderr.
 
-    def tell(step: object) -> None:
+    On a terminal it updates one status line. Elsewhere it prints one line for each step that has a row count.
+    """
+
+    def report(step: object) -> None:
         status.update(str(step))
         if not status.console.is_terminal and getattr(step, "rows", None) is not None:
             print(step, file=sys.stderr, flush=True)
 
-    return tell
+    return report
 
 
 def verdict(ok: bool) -> Text:

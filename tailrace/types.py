@@ -1,7 +1,7 @@
-"""SQL types: Spark's DDL text (`decimal(12,2)`, `array<string>`) and the Arrow type of each.
+"""Converts SQL types between Spark's DDL text (`decimal(12,2)`, `array<string>`) and Arrow types.
 
-A type is written as the lower-case text that Spark prints for it, everywhere: in plans, in the
-catalog, in errors. `arrow(text)` gives the Arrow type of its columns, `name(arrow_type)` goes back.
+Plans, the catalog and errors all write a type as the lower-case text that Spark prints for it. `arrow(text)` returns
+its Arrow type; `name(arrow_type)` is the inverse.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 class Column(NamedTuple):
-    """One column of a table, view or plan node: its name and its type's text."""
+    """One column of a table, view or plan node: its name and the text of its type."""
 
     name: str
     type: str
@@ -43,7 +43,7 @@ class Column(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def arrow(text: str) -> pa.DataType:
-    """The Arrow type of a SQL type; `Unsupported` names a type the store cannot hold."""
+    """The Arrow type of a SQL type; `Unsupported` if the store cannot hold it."""
     text = text.strip().lower() if "struct" not in text else text.strip()
     text = ALIASES.get(text, text)
     if text in SCALARS:
@@ -64,18 +64,18 @@ def arrow(text: str) -> pa.DataType:
     elif text.startswith("struct<") and text.endswith(">"):
         fields = [part.split(":", 1) for part in _split(text[7:-1])]
         if len({field.strip() for field, _ in fields}) < len(fields):
-            raise Unsupported(construct=f"type {text}", reason="two of its fields have one name; name them apart")
+            raise Unsupported(construct=f"type {text}", reason="two of its fields have the same name; rename one")
         return pa.struct([pa.field(field.strip(), arrow(kind)) for field, kind in fields])
     raise Unsupported(construct=f"type {text.upper()}", reason="a table or view cannot store it")
 
 
 def fields_of(text: str) -> list[str]:
-    """What stands in the angle brackets: `["string", "int"]` of `map<string,int>`."""
+    """The parts inside the angle brackets: `["string", "int"]` for `map<string,int>`."""
     return _split(text[text.index("<") + 1 : -1])
 
 
 def _split(text: str) -> list[str]:
-    """Parts of a comma list, commas inside brackets left alone."""
+    """Splits a comma-separated list, ignoring commas inside brackets."""
     parts, depth, start = [], 0, 0
     for i, char in enumerate(text):
         depth += (char in "<(") - (char in ">)")
@@ -109,7 +109,7 @@ def schema(columns: tuple[Column, ...] | list[Column]) -> pa.Schema:
 
 
 def quoted(name: str) -> str:
-    """A name as it stands in Spark SQL, whatever is in it."""
+    """A name quoted for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -16,7 +16,6 @@ import tailrace as tr
 from tailrace.spark.frames import frame
 from tailrace.spark.stages import hand_out
 from tailrace.store.commits import committed
-from tailrace.store.lmdb.store import attach
 from tailrace.task.assignment import Assignment
 from tailrace.task.log_reader import read_delta
 from tailrace_bench.lmdb_writer import encoded
@@ -38,10 +37,10 @@ def scan_log(db: tr.Database, table: str, columns: Sequence[str] = ("amount",)) 
     done = committed(store)
     handed = hand_out(db.spark, Assignment(done.epoch + 1, 0, done.cut, store.newest_cut()))
     positions = [[c.name for c in definition.columns].index(name) for name in columns]
-    path = db.path
+    ref = store.ref
 
     def read(node: int) -> Iterator[pa.RecordBatch]:
-        return read_delta(attach(path), definition, [node], handed.take(), positions, net=False)
+        return read_delta(ref.open(), definition, [node], handed.take(), positions, net=False)
 
     schema = ", ".join(f"_{i} {definition.columns[p].type}" for i, p in enumerate(positions))
     rows = frame(db.spark, store.nodes, read, f"{schema}, _weight tinyint")

@@ -26,7 +26,7 @@ def encoded(rows: pa.Table, keys: int) -> tuple[pa.LargeBinaryArray, pa.LargeBin
     """Sorted keys and their values, as a view's rows are stored."""
     names = KeyCodec([rows.schema.field(i).type for i in range(keys)]).encode(rows.columns[:keys], rows.num_rows)
     at = order(names).indices
-    return arrays.taken(names, at), arrays.taken(RowCodec(rows.schema).encode(rows), at)
+    return arrays.take_cells(names, at), arrays.take_cells(RowCodec(rows.schema).encode(rows), at)
 
 
 def write(mode: str, file: str, env: str, keys: int) -> float:

@@ -12,8 +12,8 @@ from tailrace.spark.session import session
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One real Spark for the whole run, with the settings Tailrace runs with."""
-    # Short runs: compile quickly, not well. The cache that goes with this is soon full, and then nothing is compiled.
+    """One real Spark session for the whole test run, with Tailrace's own settings."""
+    # Test runs are short: use only the fast compiler. Its default code cache fills up, and then nothing is compiled.
     os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m"
     started = session(cores=2)
     yield started
@@ -22,7 +22,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def told(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Says a figure of a run, which is printed after all tests."""
+    """Records a figure of the test; all figures are printed after the run."""
     return lambda figure: record_property("figure", f"{request.node.name}: {figure}")
 
 

@@ -1,7 +1,7 @@
-"""The oracle: a model of the tables in plain Python, Spark's own answer to each view's SQL, and random writes.
+"""The test oracle: a model of the tables in plain Python, Spark's own answer to each view's SQL, and random writes.
 
-compare_all_along    views equal recomputation whenever they can be read, from when they are built to the last epoch
-verify_all_along     the same where SQL leaves ties open: `verify`, which knows the plan's order, is the oracle
+compare_all_along    compares views with recomputation after they are built and after every epoch
+verify_all_along     the same for SQL that leaves ties open: uses `verify`, which knows the plan's order
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def either(rng: random.Random, make: Callable[[], Any], nulls: float = 0.15) -> 
 
 
 def random_row(rng: random.Random) -> Row:
-    """Values from small domains, so that groups, joins and duplicates really happen."""
+    """Values from small domains, so that groups, join matches and duplicates occur."""
     return {
         "g": either(rng, lambda: rng.randrange(4)),
         "h": either(rng, lambda: rng.choice(["a", "b", "", "\x00z", "ü"])),
@@ -55,7 +55,7 @@ WIDE = "g INT, h STRING, n BIGINT, p DECIMAL(8,2), x DOUBLE, d DATE, t TIMESTAMP
 
 
 def random_step(rng: random.Random, model: Model, name: str, keys: int) -> None:
-    """One random write: rows put, changed, moved, deleted, put back."""
+    """One random write: put, update or delete some rows."""
     table = model.db.table(name)
     present = list(model.tables[name])
     kind = rng.random()
@@ -77,7 +77,7 @@ def random_step(rng: random.Random, model: Model, name: str, keys: int) -> None:
 
 @contextmanager
 def wide_store(path: Path, spark: Any, names: str) -> Iterator[tr.Database]:
-    """A store with empty tables of these names; that of `c` has a key of two columns."""
+    """A store with an empty table for each letter of `names`. Table `c` has a key of two columns."""
     with tr.open(path, spark=spark, map_size=1 << 30) as db:
         for name in names:
             key = ("id INT, tag STRING", "id, tag") if name == "c" else ("id INT", "id")
@@ -88,9 +88,10 @@ def wide_store(path: Path, spark: Any, names: str) -> Iterator[tr.Database]:
 def compare_all_along(
     db: tr.Database, views: Sequence[str], rng: random.Random, changed: str, *, spread: bool, epochs: int = 1
 ) -> None:
-    """Build views over random rows; run epochs of random writes, of all deletions, of writes again; compare each time.
+    """Build views over random rows; run epochs of random writes, delete all rows, write again. Compare each time.
 
-    `changed` names tables, those that change more often more often. With `spread` there is a task for every shard.
+    `changed` has a letter for each table; a repeated letter makes its table change more often. With `spread`, every
+    shard has its own task.
     """
     model = Model(db)
     if spread:
@@ -117,7 +118,7 @@ def compare_all_along(
 
 
 def verify_all_along(db: tr.Database, views: Sequence[str], rng: random.Random, changed: str) -> None:
-    """Build views over random rows and run epochs of random writes; verify each time."""
+    """Build views over random rows and run epochs of random writes; verify all views after each."""
     model = Model(db)
     _write(rng, model, changed, 6)
     _create(db, views)

@@ -1,4 +1,4 @@
-"""The public names, and that every driver error has a translation."""
+"""The public names and errors, and the translation of every LMDB error into one of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_version_is_in_the_changelog() -> None:
     assert re.search(rf"^## {re.escape(tailrace.__version__)}\b", changelog, re.MULTILINE)
 
 
-def test_every_error_is_in_the_drawn_tree_and_in_all() -> None:
+def test_every_error_is_in_the_docstring_tree_and_in_all() -> None:
     kinds = {n for n, k in vars(errors).items() if inspect.isclass(k) and issubclass(k, errors.TailraceError)}
     assert kinds == set(errors.__all__)
     assert errors.__doc__ is not None
@@ -57,16 +57,16 @@ def test_errors_carry_their_data_through_pickling() -> None:
     assert (again.node, again.expected, again.found, str(again)) == (1, 41, 43, str(error))
 
 
-DRIVER_ERRORS = [k for k in vars(lmdb).values() if inspect.isclass(k) and issubclass(k, lmdb.Error)]
+LMDB_ERRORS = [k for k in vars(lmdb).values() if inspect.isclass(k) and issubclass(k, lmdb.Error)]
 
 
-@pytest.mark.parametrize("kind", DRIVER_ERRORS, ids=lambda k: k.__name__)
-def test_every_driver_error_is_translated(kind: type[Exception]) -> None:
+@pytest.mark.parametrize("kind", LMDB_ERRORS, ids=lambda k: k.__name__)
+def test_every_lmdb_error_is_translated(kind: type[Exception]) -> None:
     assert isinstance(translate("/store", kind("what", 0)), errors.StoreError)
 
 
 @pytest.mark.parametrize(
-    ("kind", "wanted"),
+    ("kind", "expected"),
     [
         (lmdb.MapFullError, errors.StoreFull),
         (lmdb.DiskError, errors.StoreFull),
@@ -75,5 +75,5 @@ def test_every_driver_error_is_translated(kind: type[Exception]) -> None:
         (lmdb.ReadonlyError, errors.ReadOnly),
     ],
 )
-def test_translations(kind: type[Exception], wanted: type[Exception]) -> None:
-    assert type(translate("/store", kind("what", 0))) is wanted
+def test_translations_of_lmdb_errors(kind: type[Exception], expected: type[Exception]) -> None:
+    assert type(translate("/store", kind("what", 0))) is expected

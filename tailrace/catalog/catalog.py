@@ -20,21 +20,40 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from tailrace import faults
 from tailrace.catalog import construction
-from tailrace.catalog.definition import ViewDef, table_from_json, view_from_json, view_to_json
+from tailrace.catalog.construction import BUILDS, DROPPING, LOADED, BuildDocument, Owner
+from tailrace.catalog.definition import TABLES, VIEWS, ViewDef, table_document, table_of, view_document, view_of
 from tailrace.codec.schema import TableDef
 from tailrace.errors import InUse, UnknownName
 from tailrace.plan.binding import Query
 from tailrace.store.base import Store
 from tailrace.store.commits import committed
+from tailrace.store.documents import Count, Document, Kind, Number
+from tailrace.store.leases import is_leased
 from tailrace.store.parts import Bounds
 from tailrace.store.pins import oldest_pinned
 from tailrace.types import Column
 
 __all__ = ["Catalog", "Draft", "Making", "Relations", "ViewDef"]
 
+D = TypeVar("D")
 T = TypeVar("T")
+
+
+class Head(Document, frozen=True):
+    """The catalog's version, and the next free number of a table or state."""
+
+    version: Count
+    next: Number
+
+
+CATALOG: Kind[Head] = Kind("catalog", Head)
+STATES: Kind[int] = Kind("state:", Number)
+BUILDING: Kind[tuple[int, ...]] = Kind("building", tuple[Number, ...])
+EMPTYING: Kind[tuple[int, ...]] = Kind("emptying", tuple[Number, ...])
 
 
 @dataclass(frozen=True)
@@ -115,12 +134,12 @@ class Catalog:
         return self
 
     def _read(self) -> None:
-        head = self._store.document("catalog") or {"version": 0, "next": 1}
-        if head["version"] != self._version:
-            self._tables = {t.name: t for t in map(table_from_json, self._store.documents("table:").values())}
-            self._views = {v.name: v for v in map(view_from_json, self._store.documents("view:").values())}
-            self._states = {k[6:]: v for k, v in self._store.documents("state:").items()}
-            self._version, self._next = head["version"], head["next"]
+        head = self._store.document(CATALOG) or Head(0, 1)
+        if head.version != self._version:
+            self._tables = {t.name: t for t in map(table_of, self._store.documents(TABLES).values())}
+            self._views = {v.name: v for v in map(view_of, self._store.documents(VIEWS).values())}
+            self._states = self._store.documents(STATES)
+            self._version, self._next = head.version, head.next
 
     @property
     def version(self) -> int:
@@ -162,22 +181,21 @@ class Catalog:
     def add_table(self, name: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> TableDef:
         current = self._current()
         table = TableDef(current._next, name, columns, key)
-        document = {"id": table.id, "name": name, "columns": [list(c) for c in columns], "key": list(key)}
-        self._change({f"table:{name}": document}, current._next + 1)
+        self._change({TABLES.at(name): table_document(table)}, current._next + 1)
         return table
 
     def drop_table(self, name: str) -> None:
         """Forget a table; its rows become leftovers."""
         table = self.table(name)
         self._refuse_if_used(table.name)
-        self._change({f"table:{table.name}": None, "emptying": [*self.emptying(), table.id]})
+        self._change({TABLES.at(table.name): None, EMPTYING.name: [*self.emptying(), table.id]})
 
     def emptying(self) -> list[int]:
         """Dropped tables whose rows are still there."""
-        return list(self._store.document("emptying") or [])
+        return [*(self._store.document(EMPTYING) or ())]
 
     def emptied(self) -> None:
-        self._store.change_documents({"emptying": None})
+        self._store.change_documents({EMPTYING.name: None})
 
     def query(self, view: ViewDef, others: Sequence[ViewDef] = ()) -> Query:
         """The view's SQL, down to the tables; views in `others` go before those of the catalog."""
@@ -192,22 +210,17 @@ class Catalog:
     def draft(self, views: Sequence[ViewDef]) -> Draft:
         """Numbers for new views and for the states they are the first to need; guarded until they are published."""
         draft, following = self._numbered(views, self.states)
-        self._change({"building": draft.numbers}, following)
+        self._change({BUILDING.name: draft.numbers}, following)
         return draft
 
     def begin(self, views: Sequence[ViewDef], replaces: bool, tables: Sequence[int], total: int) -> int:
         """Write down that views are being built chunk by chunk, with states of their own; the build's number."""
         draft, following = self._numbered(views, {})
-        document = {
-            "views": [view_to_json(v) for v in draft.views],
-            "states": draft.states,
-            "tables": list(tables),
-            "total": total,
-            "replaces": replaces,
-            "owner": construction.owner(),
-            "failed": None,
-        }
-        self._change({f"{construction.PREFIX}{views[0].name}": document, f"loaded:{views[0].name}": None}, following)
+        stored = tuple(view_document(v) for v in draft.views)
+        owner = construction.owner()
+        document = BuildDocument(stored, draft.states, tuple(tables), total, replaces, owner, None)
+        name, lease = views[0].name, construction.owner_lease(views[0].name, owner)
+        self._change({BUILDS.at(name): document, LOADED.at(name): None, **lease}, following)
         return draft.views[0].state
 
     def _numbered(self, views: Sequence[ViewDef], known: Iterable[str]) -> tuple[Draft, int]:
@@ -221,30 +234,35 @@ class Catalog:
     def making(self) -> dict[str, Making]:
         """Builds under way, given up or left, by the name of their (first) view."""
         found = {}
-        for document in self._store.documents(construction.PREFIX).values():
-            draft = Draft(tuple(view_from_json(v) for v in document["views"]), document["states"])
+        for document in self._store.documents(BUILDS).values():
+            draft = Draft(tuple(view_of(v) for v in document.views), document.states)
+            loaded = construction.progress(self._store, draft.views[0].name)
             making = Making(
                 draft,
-                tuple(document["tables"]),
-                document["total"],
-                document["replaces"],
-                construction.owned(document),
-                document["owner"] and document["owner"]["pid"],
-                document["failed"],
-                *construction.progress(self._store, draft.views[0].name),
+                document.tables,
+                document.total,
+                document.replaces,
+                is_leased(self._store, construction.lease_key(draft.views[0].name)),
+                None if document.owner is None else document.owner.pid,
+                document.failed,
+                loaded.bounds,
+                loaded.rows,
+                loaded.failures,
             )
             found[making.name] = making
         return found
 
-    def own(self, name: str, owner: dict[str, Any] | None) -> None:
+    def own(self, name: str, owner: Owner | None) -> None:
         """Take a build over, or leave it to others."""
-        document = self._store.document(f"{construction.PREFIX}{name}")
+        document = self._store.document(BUILDS, name)
         if document is not None:
-            self._store.change_documents({f"{construction.PREFIX}{name}": {**document, "owner": owner}})
+            lease = construction.owner_lease(name, owner)
+            self._store.change_documents({BUILDS.at(name): structs.replace(document, owner=owner), **lease})
 
     def abandon(self, making: Making) -> None:
         """Forget a build; its states become leftovers."""
-        gone = {f"{construction.PREFIX}{making.name}": None, f"loaded:{making.name}": None}
+        gone = {BUILDS.at(making.name): None, LOADED.at(making.name): None}
+        gone.update(construction.owner_lease(making.name, None))
         self._change({**gone, **self._dropping([] if making.failed else making.draft.numbers)})
 
     def publish(self, draft: Draft) -> None:
@@ -256,12 +274,13 @@ class Catalog:
         name = draft.views[0].name
         self._change(
             {
-                **{f"view:{v.name}": view_to_json(replace(v, since=epoch)) for v in draft.views},
-                **{f"state:{p}": n for p, n in states.items()},
+                **{VIEWS.at(v.name): view_document(replace(v, since=epoch)) for v in draft.views},
+                **{STATES.at(p): n for p, n in states.items()},
                 **self._unneeded(replaced, draft.views, doubles),
-                "building": None,
-                f"{construction.PREFIX}{name}": None,
-                f"loaded:{name}": None,
+                BUILDING.name: None,
+                BUILDS.at(name): None,
+                LOADED.at(name): None,
+                **construction.owner_lease(name, None),
             }
         )
 
@@ -271,7 +290,7 @@ class Catalog:
         """Forget a view and the states that only it needed, which become leftovers."""
         view = self.view(name)
         self._refuse_if_used(view.name)
-        self._change({f"view:{view.name}": None, **self._unneeded([view], [], [])})
+        self._change({VIEWS.at(view.name): None, **self._unneeded([view], [], [])})
 
     def _unneeded(self, gone: Sequence[ViewDef], come: Sequence[ViewDef], more: list[int]) -> dict[str, Any]:
         """The documents that let go of views, of states that nobody else needs, and of `more`."""
@@ -283,11 +302,11 @@ class Catalog:
         candidates = {p for v in gone for p in v.fingerprints if p not in needed}
         states = {p: n for p, n in self.states.items() if p in candidates}
         dropped = self._dropping([*more, *(v.state for v in gone), *states.values()])
-        return {**dropped, **{f"state:{p}": None for p in states}}
+        return {**dropped, **{STATES.at(p): None for p in states}}
 
     def _dropping(self, states: Iterable[int]) -> dict[str, Any]:
         epoch = self._epoch()
-        return {"dropping": [*(self._store.document("dropping") or []), *([s, epoch] for s in states)]}
+        return {DROPPING.name: [*(self._store.document(DROPPING) or ()), *((s, epoch) for s in states)]}
 
     def _epoch(self) -> int:
         return committed(self._store).epoch
@@ -295,19 +314,19 @@ class Catalog:
     @property
     def unsettled(self) -> set[int]:
         """States of a build in one go that is under way or was left, and all dropped ones."""
-        dropped = self._store.document("dropping") or []
-        return {*(self._store.document("building") or []), *(state for state, _ in dropped)}
+        dropped = self._store.document(DROPPING) or ()
+        return {*(self._store.document(BUILDING) or ()), *(state for state, _ in dropped)}
 
     def leftovers(self) -> list[int]:
         """States of a build that did not finish, and dropped ones that no running query can be reading any more."""
-        dropped = self._store.document("dropping") or []
+        dropped = self._store.document(DROPPING) or ()
         pinned = oldest_pinned(self._store) if dropped else None
         free = [state for state, epoch in dropped if pinned is None or pinned.epoch > epoch]
-        return [*(self._store.document("building") or []), *free]
+        return [*(self._store.document(BUILDING) or ()), *free]
 
     def clear_leftovers(self, states: Sequence[int]) -> None:
-        dropped = [[s, e] for s, e in self._store.document("dropping") or [] if s not in states]
-        self._store.change_documents({"building": None, "dropping": dropped or None})
+        dropped = [(s, e) for s, e in self._store.document(DROPPING) or () if s not in states]
+        self._store.change_documents({BUILDING.name: None, DROPPING.name: dropped or None})
 
     def _refuse_if_used(self, name: str) -> None:
         if users := self.dependants(name):
@@ -319,23 +338,25 @@ class Catalog:
 
     def _change_all(self, documents: dict[str, Any], following: int | None) -> None:
         current = self._current()
-        version = current._version
-        head = {"version": version + 1, "next": following or current._next}
+        seen = None if current._version == 0 else Head(current._version, current._next)
+        head = Head(current._version + 1, following or current._next)
         faults.point("catalog.change")
-        self._store.change_documents({**documents, "catalog": head})
+        self._store.change_documents({**documents, CATALOG.name: head}, expected={CATALOG.name: seen})
         faults.point("catalog.changed")
         # what it was, with the change: reading all of it again would make a thousand views slow to create
-        self._tables = _changed(self._tables, "table:", documents, table_from_json)
-        self._views = _changed(self._views, "view:", documents, view_from_json)
-        self._states = _changed(self._states, "state:", documents, int)
-        self._version, self._next = head["version"], head["next"]
+        self._tables = _changed(self._tables, TABLES, documents, table_of)
+        self._views = _changed(self._views, VIEWS, documents, view_of)
+        self._states = _changed(self._states, STATES, documents, int)
+        self._version, self._next = head.version, head.next
 
 
-def _changed(known: dict[str, T], prefix: str, documents: dict[str, Any], read: Callable[[Any], T]) -> dict[str, T]:
-    found = dict(known)
+def _changed(known: dict[str, T], kind: Kind[D], documents: dict[str, Any], read: Callable[[D], T]) -> dict[str, T]:
+    """What the catalog knows of one kind, after a change of documents."""
+    updated = dict(known)
     for name, document in documents.items():
-        if name.startswith(prefix):
-            found.pop(name[len(prefix) :], None)
+        if name.startswith(kind.name):
+            key = name.removeprefix(kind.name)
+            updated.pop(key, None)
             if document is not None:
-                found[name[len(prefix) :]] = read(document)
-    return found
+                updated[key] = read(document)
+    return updated

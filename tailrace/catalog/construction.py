@@ -10,18 +10,24 @@ noted and the chunk tried again; so many in a row and the build is given up, for
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
+from msgspec import structs
+
+from tailrace.catalog.definition import ViewDocument
 from tailrace.plan.nodes import Node
 from tailrace.plan.physical.arrangements import arrangements
 from tailrace.plan.physical.sizing import ViewSink
 from tailrace.store.base import Store
-from tailrace.store.parts import EVERYTHING, Bounds, bounds_from_json, bounds_to_json
-from tailrace.store.processes import lives, me
+from tailrace.store.documents import Count, Document, Kind, Number
+from tailrace.store.leases import DURATION, LEASES, Lease
+from tailrace.store.parts import EVERYTHING, Bounds
+from tailrace.store.processes import me
 
-PREFIX = "build:"
 AT_ONCE = 200_000  # rows of tables up to which a view is built in one go
 CHUNK = 1_000_000  # rows of tables that one epoch of a build takes in: fewer cost more in all, more take more memory
 CHUNK_BYTES = 256 << 20  # and the most that these rows take in the store
@@ -29,28 +35,48 @@ CHUNK_BYTES = 256 << 20  # and the most that these rows take in the store
 TRIES = 3  # failures in a row, without a chunk that came in, after which a build is given up
 
 
+class Owner(Document, frozen=True):
+    """The process that runs a build."""
+
+    pid: Count
+    host: str
+    started: Count | None = None
+
+
+class BuildDocument(Document, frozen=True):
+    """A build: its views, states and tables, who runs it, or why it failed."""
+
+    views: Annotated[tuple[ViewDocument, ...], msgspec.Meta(min_length=1)]
+    states: dict[str, Number]
+    tables: tuple[Number, ...]
+    total: Count
+    replaces: bool
+    owner: Owner | None
+    failed: str | None
+
+
+class Loaded(Document, frozen=True):
+    """How far a build has come: the bounds of its part of the tables, its rows, and failures since the last chunk."""
+
+    bounds: Bounds = {}
+    rows: Count = 0
+    failures: tuple[str, ...] = ()
+
+    def fits(self, nodes: int) -> bool:
+        return all(len(bounds) == nodes for bounds in self.bounds.values())
+
+
+BUILDS: Kind[BuildDocument] = Kind("build:", BuildDocument)
+LOADED: Kind[Loaded] = Kind("loaded:", Loaded)
+DROPPING: Kind[tuple[tuple[int, int], ...]] = Kind("dropping", tuple[tuple[Number, Count], ...])
+
+
 class Load(NamedTuple):
     """A chunk: the build it belongs to, the bounds after it, and the rows it brings."""
 
     build: str
     coming: Bounds
-    rows: int
-
-    def to_json(self) -> Any:
-        return [self.build, bounds_to_json(self.coming), self.rows]
-
-    @classmethod
-    def from_json(cls, value: Any) -> Load:
-        build, coming, rows = value
-        return cls(build, bounds_from_json(coming), rows)
-
-
-class Progress(NamedTuple):
-    """How far a build has come: bounds, rows, and what failed since the last chunk came in."""
-
-    loaded: Bounds
-    rows: int
-    failures: tuple[str, ...]
+    rows: Count
 
 
 @dataclass(frozen=True)
@@ -87,62 +113,71 @@ def in_chunks(root: Node) -> bool:
     return all(a.kind != "outputs" for _, kept in arrangements(root) for a in kept)
 
 
-def progress(store: Store, name: str) -> Progress:
-    found = store.document(f"loaded:{name}") or {"bounds": {}, "rows": 0}
-    return Progress(bounds_from_json(found["bounds"]), found["rows"], tuple(found.get("failures", ())))
+def progress(store: Store, name: str) -> Loaded:
+    return store.document(LOADED, name) or Loaded()
 
 
-def current(store: Store, listed: Sequence[Build]) -> list[Build]:
-    """Builds as far as they are now, without those that were given up."""
-    found = []
-    for build in listed:
-        document = store.document(f"{PREFIX}{build.name}")
-        if document is not None and not document["failed"]:
-            at = progress(store, build.name)
-            found.append(replace(build, loaded=at.loaded, rows=at.rows))
-    return found
+def current(store: Store, builds: Sequence[Build]) -> list[Build]:
+    """Builds with their progress as of now, without those that have failed."""
+    alive = []
+    for build in builds:
+        document = store.document(BUILDS, build.name)
+        if document is not None and not document.failed:
+            loaded = progress(store, build.name)
+            alive.append(replace(build, loaded=loaded.bounds, rows=loaded.rows))
+    return alive
 
 
 def moved(build: Build, load: Load) -> dict[str, Any]:
-    """The document that moves a build's bounds past a chunk, and lets go of failures before it."""
-    return {f"loaded:{build.name}": {"bounds": bounds_to_json(load.coming), "rows": build.rows + load.rows}}
+    """The document that moves a build's bounds past a chunk, and forgets failures before it."""
+    return {LOADED.at(build.name): Loaded(load.coming, build.rows + load.rows)}
 
 
 def stumbled(store: Store, name: str, reason: str) -> bool:
-    """Note a failure that may pass; whether it was one too many and the build is given up."""
-    at = progress(store, name)
-    failures = [*at.failures, reason]
+    """Note a failure that may pass; returns whether it was one too many and the build has failed."""
+    loaded = progress(store, name)
+    failures = (*loaded.failures, reason)
     if len(failures) >= TRIES:
-        failed(store, name, f"{reason} (as the last of {len(failures)} failures in a row)")
+        failed(store, name, f"{reason} (the last of {len(failures)} failures in a row)")
         return True
-    document = {"bounds": bounds_to_json(at.loaded), "rows": at.rows, "failures": failures}
-    store.change_documents({f"loaded:{name}": document})
+    store.change_documents({LOADED.at(name): structs.replace(loaded, failures=failures)})
     return False
 
 
 def failed(store: Store, name: str, reason: str) -> None:
     """Give a build up: its states become leftovers, and it stays visible with the reason."""
-    found = store.document(f"{PREFIX}{name}")
-    states = [*(v["state"] for v in found["views"]), *found["states"].values()]
+    document = store.document(BUILDS, name)
+    if document is None:
+        return
+    states = [*(view.state for view in document.views), *document.states.values()]
     store.change_documents(
         {
-            f"{PREFIX}{name}": {**found, "failed": reason, "owner": None, "states": {}},
-            f"loaded:{name}": None,
-            "dropping": [*(store.document("dropping") or []), *([state, 0] for state in states)],
+            BUILDS.at(name): structs.replace(document, failed=reason, owner=None, states={}),
+            LOADED.at(name): None,
+            **owner_lease(name, None),
+            DROPPING.name: [*(store.document(DROPPING) or ()), *((state, 0) for state in states)],
         }
     )
 
 
-def owner() -> dict[str, Any]:
-    return me()
+def owner() -> Owner:
+    """This process, as the owner of a build."""
+    return Owner(**me())
 
 
-def owned(found: Mapping[str, Any]) -> bool:
-    """Whether the process that builds is alive, as far as can be told."""
-    by = found["owner"]
-    return by is not None and lives(by)
+def lease_key(name: str) -> str:
+    """The key of the lease by which a build belongs to its owner."""
+    return f"build:{name}"
+
+
+def owner_lease(name: str, by: Owner | None) -> dict[str, Any]:
+    """The document that gives a build to an owner, or (None) releases it."""
+    if by is None:
+        return {LEASES.at(lease_key(name)): None}
+    expires = time.time() + DURATION
+    return {LEASES.at(lease_key(name)): Lease(pid=by.pid, host=by.host, started=by.started, expires=expires)}
 
 
 def order(tables: Sequence[int], rows: Mapping[int, int]) -> tuple[int, ...]:
-    """Small tables first: what is joined to the large ones is there when these come."""
+    """Small tables first: the rows that large tables join are loaded when the large tables come."""
     return tuple(sorted(tables, key=lambda t: (rows[t], t)))

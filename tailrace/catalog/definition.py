@@ -13,8 +13,37 @@ from tailrace.plan.nodes import Key, Node, Order, PlanError, from_json, to_json,
 from tailrace.plan.physical.arrangements import fingerprints
 from tailrace.plan.physical.sizing import ViewSink
 from tailrace.plan.policy import Refresh
-from tailrace.store import shapes
+from tailrace.store.documents import Count, Document, Kind, Number
 from tailrace.types import Column
+
+
+class TableDocument(Document, frozen=True):
+    id: Number
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+
+class ViewDocument(Document, frozen=True):
+    """A view's definition. `root` is its plan, as `plan/nodes.py` writes it."""
+
+    name: str
+    sql: str
+    root: Any
+    columns: tuple[Column, ...]
+    key: tuple[Count, ...] | None
+    place: tuple[Count, ...]
+    uses: tuple[str, ...]
+    tables: tuple[Number, ...]
+    refresh: Refresh
+    reason: str
+    order: tuple[tuple[Count, bool, bool], ...]
+    state: Number
+    since: Count
+
+
+TABLES: Kind[TableDocument] = Kind("table:", TableDocument)
+VIEWS: Kind[ViewDocument] = Kind("view:", ViewDocument)
 
 
 @dataclass(frozen=True)
@@ -59,78 +88,82 @@ class ViewDef:
         return [] if self.plan is None else fingerprints(self.plan)
 
 
-def table_from_json(document: Any) -> TableDef:
-    """The table of a document that has its shape (`store/documents.py`); `Corrupt` if it contradicts itself."""
-    where = f"table {document['name']!r}"
-    columns = _columns(where, document["columns"])
-    _require(where, bool(document["key"]) and {*document["key"]} <= {c.name for c in columns}, "its key")
-    return TableDef(document["id"], document["name"], columns, tuple(document["key"]))
+def table_document(table: TableDef) -> TableDocument:
+    return TableDocument(table.id, table.name, table.columns, table.key)
 
 
-def _columns(where: str, listed: list[list[str]]) -> tuple[Column, ...]:
-    columns = tuple(Column(*c) for c in listed)
+def table_of(document: TableDocument) -> TableDef:
+    """The table of a document; `Corrupt` if the document contradicts itself."""
+    where = f"table {document.name!r}"
+    _require_columns(where, document.columns)
+    _require(where, bool(document.key) and {*document.key} <= {c.name for c in document.columns}, "invalid key")
+    return TableDef(document.id, document.name, document.columns, document.key)
+
+
+def view_document(view: ViewDef) -> ViewDocument:
+    return ViewDocument(
+        view.name,
+        view.sql,
+        to_json(view.root),
+        view.columns,
+        view.key,
+        view.place,
+        view.uses,
+        tuple(sorted(view.tables)),
+        view.refresh,
+        view.reason,
+        view.order,
+        view.state,
+        view.since,
+    )
+
+
+def view_of(document: ViewDocument) -> ViewDef:
+    """The view of a document; `Corrupt` if the document contradicts itself."""
+    where = f"view {document.name!r}"
+    root = _plan(where, document.root)
+    _require_columns(where, document.columns)
+    kinds = [c.type for c in document.columns]
+    _require(where, root is None or [c.type for c in root.columns] == kinds, "inconsistent plan")
+    positions = [*(document.key or ()), *document.place, *(p for p, _, _ in document.order)]
+    _require(where, all(p < len(kinds) for p in positions), "a key, shard or order column that it does not have")
+    return ViewDef(
+        document.name,
+        document.sql,
+        root,
+        document.columns,
+        document.key,
+        document.place,
+        document.uses,
+        frozenset(document.tables),
+        document.refresh,
+        document.reason,
+        document.order,
+        document.state,
+        document.since,
+    )
+
+
+def _require_columns(where: str, columns: tuple[Column, ...]) -> None:
     try:
         schema = types.schema(columns)
     except (Unsupported, ValueError, RecursionError) as error:
-        raise Corrupt(where=where, reason=f"its columns cannot be ({error})") from None
-    _require(where, len({*schema.names}) == len(columns), "its columns")
-    return columns
+        raise Corrupt(where=where, reason=f"invalid columns ({error})") from None
+    _require(where, len({*schema.names}) == len(columns), "two columns have the same name")
 
 
-def _require(where: str, condition: bool, what: str) -> None:
+def _require(where: str, condition: bool, reason: str) -> None:
     if not condition:
-        raise Corrupt(where=where, reason=f"{what} cannot be")
+        raise Corrupt(where=where, reason=reason)
 
 
 def _plan(where: str, document: Any) -> Node | None:
+    if document is None:
+        return None
     try:
-        found = from_json(document)
-        shapes.checked(where, found, Node | None)
-        for node in walk(found) if found is not None else ():
-            _ = node.columns, node.key  # what they are made of may be missing
+        root = from_json(document)
+        for node in walk(root):
+            _ = node.columns, node.key  # both are derived, and fail if a part of the plan is missing
     except (KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError, PlanError) as error:
-        raise Corrupt(where=where, reason=f"its plan cannot be ({type(error).__name__}: {error})") from None
-    return found  # type: ignore[no-any-return]
-
-
-def view_to_json(view: ViewDef) -> dict[str, Any]:
-    return {
-        "name": view.name,
-        "sql": view.sql,
-        "root": to_json(view.root),
-        "columns": [list(c) for c in view.columns],
-        "key": None if view.key is None else list(view.key),
-        "place": list(view.place),
-        "uses": list(view.uses),
-        "tables": sorted(view.tables),
-        "refresh": view.refresh,
-        "reason": view.reason,
-        "order": to_json(view.order),
-        "state": view.state,
-        "since": view.since,
-    }
-
-
-def view_from_json(document: Any) -> ViewDef:
-    """The view of a document that has its shape; `Corrupt` if it contradicts itself."""
-    where, key = f"view {document['name']!r}", document["key"]
-    root, columns = _plan(where, document["root"]), _columns(where, document["columns"])
-    kinds = [c.type for c in columns]
-    _require(where, root is None or [c.type for c in root.columns] == kinds, "its plan")
-    positions = [*(key or ()), *document["place"], *(p for p, _, _ in document["order"])]
-    _require(where, all(p < len(columns) for p in positions), "its key, its place or its order")
-    return ViewDef(
-        document["name"],
-        document["sql"],
-        root,
-        columns,
-        None if key is None else tuple(key),
-        tuple(document["place"]),
-        tuple(document["uses"]),
-        frozenset(document["tables"]),
-        document["refresh"],
-        document["reason"],
-        tuple((position, ascending, nulls_first) for position, ascending, nulls_first in document["order"]),
-        document["state"],
-        document["since"],
-    )
+        raise Corrupt(where=where, reason=f"inconsistent plan ({type(error).__name__}: {error})") from None
+    return root

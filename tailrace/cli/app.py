@@ -1,4 +1,4 @@
-"""The command line: `tailrace VERB DIR ...`."""
+"""The `tailrace` command: registers every verb with its help panel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 _PANELS: dict[str, tuple[Callable[..., Any], ...]] = {
-    "A store": (store_verbs.init, store_verbs.sql, store_verbs.status, store_verbs.explain),
+    "Store": (store_verbs.init, store_verbs.sql, store_verbs.status, store_verbs.explain),
     "Rows": (row_verbs.put, row_verbs.delete, row_verbs.get, row_verbs.scan, load_verb.load),
     "Views": (
         view_verbs.refresh,
@@ -31,15 +31,16 @@ _PANELS: dict[str, tuple[Callable[..., Any], ...]] = {
         history_verbs.record,
         history_verbs.check,
     ),
-    "More": (demo_verbs.demo, demo_verbs.bench),
+    "Demo and benchmarks": (demo_verbs.demo, demo_verbs.bench),
 }
+_WITHOUT_ARGUMENTS = (demo_verbs.demo, demo_verbs.bench)
 for _panel, _verbs in _PANELS.items():
     for _verb in _verbs:
-        app.command(cls=Verb, rich_help_panel=_panel, no_args_is_help=_panel != "More")(_verb)
+        app.command(cls=Verb, rich_help_panel=_panel, no_args_is_help=_verb not in _WITHOUT_ARGUMENTS)(_verb)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"tailrace {VERSION}")
         raise typer.Exit
 
@@ -47,15 +48,15 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def tailrace(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """SQL views over key-value tables that stay fresh while rows change underneath.
+    """Keep SQL views over key-value tables up to date while rows change.
 
-    A store is a directory: the first argument of every verb. `tailrace VERB --help` has examples.
+    A store is a directory. It is the first argument of most verbs. `tailrace VERB --help` shows examples.
     """
 
 
 def main() -> None:
-    """The `tailrace` console script."""
+    """Entry point of the `tailrace` console script."""
     app()

@@ -1,4 +1,4 @@
-"""audit."""
+"""The verb `audit`: find damage in a store, and repair it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tailrace import terminal
-from tailrace.cli.verb import Dir, Json, opened, usage
+from tailrace.cli.verb import Dir, Json, open_store, usage_error
 from tailrace.codec import text
 from tailrace.database.database import Database
 from tailrace.verify.audit.findings import AuditReport, Finding
@@ -17,26 +17,36 @@ def audit(
     directory: Dir,
     views: Annotated[
         list[str] | None,
-        typer.Argument(metavar="VIEW", help="Views; all by default.", show_default=False),
+        typer.Argument(metavar="VIEW", help="Views to audit; all by default.", show_default=False),
     ] = None,
     sample: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Only this share of the keys, always the same ones.", show_default=False),
+        typer.Option(
+            min=0,
+            max=1,
+            help="Compare only this fraction of the keys (0 to 1), the same keys each time.",
+            show_default=False,
+        ),
     ] = None,
     start: Annotated[
-        str | None, typer.Option("--from", metavar="KEY", help="Only keys from this one on.", show_default=False)
+        str | None,
+        typer.Option(
+            "--from", metavar="KEY", help="Compare only keys greater than or equal to this one.", show_default=False
+        ),
     ] = None,
     stop: Annotated[
-        str | None, typer.Option("--to", metavar="KEY", help="Only keys before this one.", show_default=False)
+        str | None,
+        typer.Option("--to", metavar="KEY", help="Compare only keys less than this one.", show_default=False),
     ] = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what is found, in one epoch.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair the damage in one epoch, then audit again.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Look for damage: views, the states behind them, logs, undo records; and mend it.
+    """Find damage in views, their internal states, logs and undo records. With --repair, repair it.
 
-    Views are recomputed at their cut while writers, epochs and readers go on. Of a sample or a range of keys only the
-    rows are compared, of whole views all internal states too. Exits with 1 if anything is wrong (with --repair: if
-    anything is left).
+    Recomputes the views at their cut, and compares their rows and internal states.
+    With --sample, --from or --to it compares rows only.
+    Writers, epochs and readers continue meanwhile.
+    Exits with 1 if it finds damage (with --repair: if damage remains).
 
     Example:
       tailrace audit shop
@@ -45,43 +55,43 @@ def audit(
       tailrace audit shop --repair
     """
     if (start is not None or stop is not None) and len(views or ()) != 1:
-        raise usage("--from and --to go with one view")
-    with opened(directory) as db, terminal.console(stderr=True).status("auditing") as status:
-        bounds = _bounds(db, views, {"start": start, "stop": stop})
-        report = db.audit(views, sample=sample, **bounds, repair=repair, progress=terminal.teller(status))
+        raise usage_error("--from and --to need exactly one view")
+    with open_store(directory) as db, terminal.console(stderr=True).status("auditing") as status:
+        bounds = _key_bounds(db, views, {"start": start, "stop": stop})
+        report = db.audit(views, sample=sample, **bounds, repair=repair, progress=terminal.step_reporter(status))
     if as_json:
         terminal.print_json(report.to_dict())
     else:
-        _print(report)
+        _print_report(report)
     if not report.ok:
         raise typer.Exit(1)
 
 
-def _bounds(db: Database, views: list[str] | None, given: dict[str, str | None]) -> dict[str, Any]:
-    found = {}
-    for side, key in given.items():
+def _key_bounds(db: Database, views: list[str] | None, options: dict[str, str | None]) -> dict[str, Any]:
+    bounds = {}
+    for side, key in options.items():
         if key is not None and views:
             view = db.view(views[0])
             columns = [c for name in view.key or () for c in view.columns if c.name == name]
-            found[side] = text.key_of(view.name, columns, [key], prefix=True)
-    return found
+            bounds[side] = text.key_of(view.name, columns, [key], prefix=True)
+    return bounds
 
 
-def _print(report: AuditReport) -> None:
+def _print_report(report: AuditReport) -> None:
     for finding in report.repaired:
-        print(f"mended: {finding}")
+        print(f"repaired: {finding}")
     if report.findings:
         rows = ((f.where, f.kind, f"{f.count:,}", f.advice) for f in report.findings)
-        terminal.show(["where", "what", "count", "what to do"], rows, [False, False, True, False])
+        terminal.print_table(["where", "damage", "count", "what to do"], rows, [False, False, True, False])
     for finding in report.findings:
         _print_examples(finding)
     if report.ok:
-        audited = f"{report.rows:,} rows of {len(report.views)} views and {report.entries:,} entries of states"
-        print(f"nothing wrong: {audited}, at epoch {report.epoch}, in {report.seconds:.1f} s")
+        audited = f"audited {report.rows:,} rows of {len(report.views)} views and {report.entries:,} state entries"
+        print(f"no damage found: {audited} at epoch {report.epoch} in {report.seconds:.1f} s")
 
 
 def _print_examples(finding: Finding) -> None:
     if finding.examples:
-        print(f"{finding}, for example")
+        print(f"{finding}. Examples:")
         for example in finding.examples:
             print(f"  {example}")

@@ -1,4 +1,4 @@
-"""demo, bench."""
+"""The verbs `demo` and `bench`."""
 
 from __future__ import annotations
 
@@ -8,23 +8,29 @@ from typing import Annotated, Any
 
 import typer
 
-from tailrace.cli.verb import usage
+from tailrace.cli.verb import usage_error
 from tailrace.codec import text
 from tailrace.errors import EnvironmentFault
 
 
 def demo(
-    scale: Annotated[float, typer.Option(min=0.001, max=10, help="TPC-H scale: 1 is a gigabyte.")] = 0.05,
-    seconds: Annotated[float, typer.Option(min=1, help="How long rows change while views are kept fresh.")] = 20,
-    rate: Annotated[int, typer.Option(min=1, help="Operations a second that the writer aims for.")] = 4000,
+    scale: Annotated[float, typer.Option(min=0.001, max=10, help="TPC-H scale factor; 1 is about 1 GB.")] = 0.05,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="How many seconds to write changes and maintain the views.")
+    ] = 20,
+    rate: Annotated[int, typer.Option(min=1, help="Target write rate, in operations per second.")] = 4000,
     directory: Annotated[
         Path | None,
-        typer.Option("--dir", help="Keep the store and the data here.", show_default="a temporary one, removed"),
+        typer.Option(
+            "--dir",
+            help="Directory for the store and the data; it is kept.",
+            show_default="temporary, deleted at the end",
+        ),
     ] = None,
 ) -> None:
-    """See it work, in two minutes: TPC-H tables, eight views, a stream of changes, and the proof.
+    """Run a demo of about two minutes: maintain eight views over changing TPC-H tables, then verify them.
 
-    Exits with 0 only if every view was verified.
+    Exits with 1 if a view does not match its recomputation.
 
     Example:
       tailrace demo
@@ -39,48 +45,53 @@ def demo(
 def bench(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Benchmarks; most of them by default.", show_default=False),
+        typer.Argument(metavar="NAME", help="Benchmarks to run; most of them by default.", show_default=False),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: all in five minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use small sizes; takes about five minutes.")] = False,
     file: Annotated[
-        Path | None, typer.Option("--json", help="Write the figures here, not to stdout.", show_default=False)
+        Path | None,
+        typer.Option("--json", help="Write the results to this file instead of stdout.", show_default=False),
     ] = None,
     docs: Annotated[
         Path | None,
-        typer.Option(help="Write a page of the figures and its plots into this directory.", show_default=False),
+        typer.Option(help="Write a report page with plots into this directory.", show_default=False),
     ] = None,
 ) -> None:
-    """Measure Tailrace on this machine, beside its limits and others, as JSON.
+    """Measure Tailrace on this machine and print the results as JSON.
 
-    Views are verified before their figures count. A benchmark that fails is reported and the others go on; the exit
-    code is then 1. tpch (all 22 queries beside Spark's recomputation) and views (1,000 of them) are run by name only,
-    and so are, with --quick, comparisons with other systems (peers_sum, ...; `make bench-peers` installs them).
+    Results are compared with the limits of the machine and with other systems.
+    Every view is verified before its result counts.
+    If a benchmark fails, the others still run and the exit code is 1.
+
+    Not run unless named: tpch (all 22 queries, compared with recomputation by Spark) and views (1,000 views).
+    With --quick, comparisons with other systems (peers_sum, ...) are not run unless named either.
+    `make bench-peers` installs those systems.
 
     Example:
       tailrace bench --quick
       tailrace bench sums join --json figures.json
       tailrace bench --docs docs
     """
-    benchmarks, size = _installed("tailrace_bench.run"), _installed("tailrace_bench.size").Size
-    report = _installed("tailrace_bench.report") if docs else None
+    benchmarks, size = _import_benchmarks("tailrace_bench.run"), _import_benchmarks("tailrace_bench.size").Size
+    report = _import_benchmarks("tailrace_bench.report") if docs else None
     if unknown := [name for name in names or () if name not in benchmarks.BENCHMARKS]:
-        raise usage(f"no benchmark named {unknown[0]!r}; there are {', '.join(benchmarks.BENCHMARKS)}")
-    done = benchmarks.run(names or (), size.QUICK if quick else size.FULL)
-    said = text.to_json(done.json(), indent=1)
+        raise usage_error(f"no benchmark named {unknown[0]!r}; there are {', '.join(benchmarks.BENCHMARKS)}")
+    outcome = benchmarks.run(names or (), size.QUICK if quick else size.FULL)
+    document = text.to_json(outcome.json(), indent=1)
     if file is None:
-        print(said)
+        print(document)
     else:
-        file.write_text(said + "\n")
+        file.write_text(document + "\n")
     if report is not None:
-        report.write(done.machine, done.results, docs, quick=quick, failed=done.failed)
-    if done.failed:
+        report.write(outcome.machine, outcome.results, docs, quick=quick, failed=outcome.failed)
+    if outcome.failed:
         raise typer.Exit(1)
 
 
-def _installed(module: str) -> Any:
-    """A part of the benchmarks, which come with a checkout and not with the package."""
+def _import_benchmarks(module: str) -> Any:
+    """Imports a module of `tailrace_bench`, which is part of a source checkout but not of the installed package."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        lacking = f"{error.name} is not installed; run them from a checkout, after `make setup`"
-        raise EnvironmentFault(message=f"no benchmarks here: {lacking}") from None
+        advice = "Run benchmarks from a source checkout, after `make setup`"
+        raise EnvironmentFault(message=f"cannot run benchmarks: {error.name} is not installed. {advice}") from None

@@ -1,4 +1,4 @@
-"""record, check."""
+"""The verbs `record` and `check`: record the states of views, and judge how consistent they were."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 import tailrace
 from tailrace import terminal
-from tailrace.cli.verb import Dir, Json, opened
+from tailrace.cli.verb import Dir, Json, open_store
 from tailrace.database.signals import caught
 from tailrace.verify.history.check_file import BOUND, Checked
 from tailrace.verify.history.verdict import Witness
@@ -19,50 +19,52 @@ from tailrace.verify.history.verdict import Witness
 
 def record(
     directory: Dir,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file to write.", show_default=False)],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="File to write the recording to.", show_default=False)],
     views: Annotated[
-        list[str] | None, typer.Argument(metavar="VIEW", help="Views; all by default.", show_default=False)
+        list[str] | None, typer.Argument(metavar="VIEW", help="Views to record; all by default.", show_default=False)
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=0, help="How long.", show_default="until SIGINT or SIGTERM")
+        float | None, typer.Option(min=0, help="Stop after this many seconds.", show_default="at SIGINT or SIGTERM")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Record every state of views, epoch by epoch, and every change of their tables, while others write and refresh.
+    """Record the state of views after every epoch, and every change of their tables.
 
-    `tailrace check` tells what the recording shows.
+    Other processes write and run epochs meanwhile. `tailrace check` then judges the recording.
 
     Example:
       tailrace record shop history.arrow --seconds 60
       tailrace record shop history.arrow spend
     """
     stop = threading.Event()
-    with opened(directory) as db, caught(stop.set, signal.SIGINT, signal.SIGTERM):
+    with open_store(directory) as db, caught(stop.set, signal.SIGINT, signal.SIGTERM):
         with db.record(path, views) as recording:
             first = recording.epoch
             stop.wait(seconds)
-        done = {"path": str(path), "first": first, "last": recording.epoch, "epochs": recording.epochs}
+        summary = {"path": str(path), "first": first, "last": recording.epoch, "epochs": recording.epochs}
     if as_json:
-        terminal.print_json(done)
+        terminal.print_json(summary)
     else:
-        print(f"{path}: epochs {first} to {recording.epoch}")
+        print(f"recorded epochs {first} to {recording.epoch} in {path}")
 
 
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Recording, as written by `tailrace record`.", show_default=False)
+    ],
     search: Annotated[
-        bool, typer.Option("--search", help="Judge by the states alone, even if they name their cuts.")
+        bool, typer.Option("--search", help="Ignore the recorded cuts and search for cuts that explain the states.")
     ] = False,
     bound: Annotated[
-        int, typer.Option(min=1, help="Base states that a search looks at for each view; each costs a query.")
+        int, typer.Option(min=1, help="Search: most base states to try for each view; each costs a query.")
     ] = BOUND,
     as_json: Json = False,
 ) -> None:
-    """Tell how consistent recorded views were with their tables, and with each other.
+    """Check how consistent recorded views were with their tables and with each other.
 
-    Every state is compared with the view's SQL, run by Spark over the tables as they were at its cut. A recording
-    whose states name no cuts, as of another system, is checked by search. Exits with 1 unless every view is strongly
-    consistent, and all are consistent with each other.
+    Compares each recorded state with the view's SQL, run by Spark over the tables at the state's cut.
+    If a recording has no cuts (one of another system, for example), the check searches for them.
+    Exits with 1 unless every view is strongly consistent and all views share one cut in every epoch.
 
     Example:
       tailrace check history.arrow
@@ -71,16 +73,16 @@ def check(
     with terminal.console(stderr=True).status("checking"):
         checked = tailrace.check(file, search=search, bound=bound)
     if as_json:
-        terminal.print_json(_data(checked))
+        terminal.print_json(_to_json(checked))
     else:
-        how = "by their cuts" if checked.certified else f"by search, up to {bound:,} base states each"
-        print(f"{checked.epochs:,} epochs, {checked.transactions:,} transactions, {how}")
+        method = "recorded cuts" if checked.certified else f"search over up to {bound:,} base states per view"
+        print(f"checked {checked.epochs:,} epochs and {checked.transactions:,} transactions by {method}")
         print(checked.verdict)
     if not checked.ok:
         raise typer.Exit(1)
 
 
-def _data(checked: Checked) -> dict[str, Any]:
+def _to_json(checked: Checked) -> dict[str, Any]:
     verdict = checked.verdict
     return {
         "path": checked.path,
@@ -95,15 +97,15 @@ def _data(checked: Checked) -> dict[str, Any]:
             name: {
                 "level": view.level.name.lower(),
                 "at_most": view.at_most.name.lower(),
-                "witnesses": [_witness(w) for w in view.witnesses],
+                "witnesses": [_witness_to_json(w) for w in view.witnesses],
             }
             for name, view in verdict.views.items()
         },
-        "witness": None if verdict.witness is None else _witness(verdict.witness),
+        "witness": None if verdict.witness is None else _witness_to_json(verdict.witness),
     }
 
 
-def _witness(witness: Witness) -> dict[str, Any]:
+def _witness_to_json(witness: Witness) -> dict[str, Any]:
     return {
         "misses": "snapshot" if witness.level is None else witness.level.name.lower(),
         "view": witness.view,

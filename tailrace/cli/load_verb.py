@@ -1,4 +1,4 @@
-"""load."""
+"""The verb `load`: CSV, JSON lines and Parquet files into a table."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ import typer
 
 from tailrace import terminal
 from tailrace.cli.row_verbs import TableName
-from tailrace.cli.verb import Dir, Json, opened, usage
+from tailrace.cli.verb import Dir, Json, open_store, usage_error
 
 
 def load(
     directory: Dir,
     table: TableName,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The files.", show_default=False)],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files to load.", show_default=False)],
     format_: Annotated[
         str | None,
-        typer.Option("--format", help="csv, tsv, jsonl or parquet.", show_default="by the file's name"),
+        typer.Option("--format", help="File format: csv, tsv, jsonl or parquet.", show_default="from the file name"),
     ] = None,
-    delimiter: Annotated[str, typer.Option(help="CSV: the character between fields.")] = ",",
+    delimiter: Annotated[str, typer.Option(help="CSV: field separator, one character.")] = ",",
     no_header: Annotated[
         bool,
-        typer.Option("--no-header", help="CSV: no line of names; the columns are the table's, in order."),
+        typer.Option(
+            "--no-header", help="CSV: the file has no header line; its fields are the table's columns in order."
+        ),
     ] = False,
-    null: Annotated[str, typer.Option(help="CSV: the unquoted text that is NULL.", show_default="nothing")] = "",
+    null: Annotated[str, typer.Option(help="CSV: unquoted text that means NULL.", show_default="empty text")] = "",
     as_json: Json = False,
 ) -> None:
     """Load CSV, JSON lines or Parquet files into a table.
 
-    Files are checked as a whole first: when a line is broken, the error names it and nothing is loaded.
-    Rows with a key that is there replace what was under it, so a load that was cut off can be done again.
+    All files are checked first. If a line is invalid, the error names the line and nothing is loaded.
+    A row replaces an existing row with the same key, so an interrupted load can simply be repeated.
 
     Example:
       tailrace load shop orders orders.csv
@@ -42,20 +44,20 @@ def load(
     from tailrace import loading
 
     if format_ is not None and format_ not in loading.FORMATS:
-        raise usage(f"--format is one of {', '.join(loading.FORMATS)}")
+        raise usage_error(f"--format must be one of {', '.join(loading.FORMATS)}")
     if len(delimiter.encode()) != 1:
-        raise usage("--delimiter is one character")
+        raise usage_error("--delimiter must be a single ASCII character")
     options = loading.Options(format_, delimiter, not no_header, null)
-    began = time.monotonic()
-    with opened(directory) as db, terminal.bar() as progress:
+    started = time.monotonic()
+    with open_store(directory) as db, terminal.progress_bar() as progress:
         task = progress.add_task("checking", total=1.0)
 
-        def tell(step: loading.Step) -> None:
+        def report(step: loading.Step) -> None:
             progress.update(task, description=f"{step.phase} {step.rows:,} rows", completed=step.done)
 
-        rows = loading.load(db.table(table), files, options, tell)
-    seconds = time.monotonic() - began
+        rows = loading.load(db.table(table), files, options, report)
+    seconds = time.monotonic() - started
     if as_json:
         terminal.print_json({"table": table, "rows": rows, "files": len(files), "seconds": round(seconds, 3)})
     else:
-        print(f"{rows:,} rows loaded into {table} in {seconds:.1f} s")
+        print(f"loaded {rows:,} rows into {table} in {seconds:.1f} s")

@@ -1,6 +1,10 @@
-"""What every verb of the command line has in common: its errors, its store, its exit codes.
+"""Code that all verbs share: opening the store, printing errors, exit codes.
 
-0   done          1   an error of ours, or a `no`: no such row, a view that differs          2   usage
+| exit code | meaning                                                                          |
+|-----------|----------------------------------------------------------------------------------|
+| 0         | success                                                                          |
+| 1         | an error, or a negative answer: the row does not exist, a view differs, ...      |
+| 2         | wrong usage                                                                      |
 """
 
 from __future__ import annotations
@@ -18,17 +22,17 @@ from tailrace.codec import text
 from tailrace.database.database import Database
 from tailrace.errors import TailraceError
 
-_NEGATIVE = re.compile(r"-\.?\d")
+_NEGATIVE_NUMBER = re.compile(r"-\.?\d")
 
-Dir = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the store.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, and errors as JSON on stderr.")]
+Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of the store.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and errors as JSON on stderr.")]
 
 
 class Verb(TyperCommand):
-    """A command that tells errors in one line and takes negative numbers as arguments."""
+    """A command that prints errors as one line, without a traceback, and accepts negative numbers as arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if any(_NEGATIVE.match(arg) for arg in args):
+        if any(_NEGATIVE_NUMBER.match(arg) for arg in args):
             ctx.ignore_unknown_options = True
         return super().parse_args(ctx, args)
 
@@ -38,24 +42,23 @@ class Verb(TyperCommand):
         except (TailraceError, OSError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
-            complain(error, as_json=bool(ctx.params.get("as_json")))
+            print_error(error, as_json=bool(ctx.params.get("as_json")))
             raise typer.Exit(1) from None
 
 
-def complain(error: Exception, *, as_json: bool) -> None:
-    """Tell an error on stderr."""
+def print_error(error: Exception, *, as_json: bool) -> None:
     if as_json:
         data = {k: v for k, v in getattr(error, "data", {}).items() if k != "message"}
-        said = text.to_json({"error": type(error).__name__, "message": str(error), **data})
+        line = text.to_json({"error": type(error).__name__, "message": str(error), **data})
     else:
-        said = f"error: {error}"
-    print(said, file=sys.stderr, flush=True)
+        line = f"error: {error}"
+    print(line, file=sys.stderr, flush=True)
 
 
-def opened(directory: Path, max_lag: int | None = None) -> Database:
-    """The store in a directory; no verb but `init` makes one."""
+def open_store(directory: Path, max_lag: int | None = None) -> Database:
+    """Opens an existing store. Only `init` creates one."""
     return tailrace.open(directory, create=False, max_lag=max_lag)
 
 
-def usage(message: str) -> typer.BadParameter:
+def usage_error(message: str) -> typer.BadParameter:
     return typer.BadParameter(message)

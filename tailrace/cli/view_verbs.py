@@ -1,4 +1,4 @@
-"""refresh, run, verify."""
+"""The verbs `refresh`, `run` and `verify`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tailrace import terminal
-from tailrace.cli.verb import Dir, Json, opened
+from tailrace.cli.verb import Dir, Json, open_store
 from tailrace.database.database import Database
 from tailrace.database.progress import Step
 from tailrace.epochs.model import Epoch
@@ -17,22 +17,22 @@ from tailrace.verify.comparison import Report
 
 
 def refresh(directory: Dir, as_json: Json = False) -> None:
-    """Bring every view up to everything written so far.
+    """Update every view with everything written so far, and finish interrupted builds.
 
     Example:
       tailrace refresh shop
     """
-    with opened(directory) as db, terminal.console(stderr=True).status("refreshing") as status:
-        epoch = db.refresh(building=terminal.teller(status))
+    with open_store(directory) as db, terminal.console(stderr=True).status("refreshing") as status:
+        epoch = db.refresh(building=terminal.step_reporter(status))
     if as_json:
-        terminal.print_json(_epoch(epoch))
+        terminal.print_json(_epoch_to_json(epoch))
     elif epoch.operations:
-        print(_line(epoch))
+        print(_epoch_line(epoch))
     else:
-        print(f"epoch {epoch.number}: nothing to do")
+        print(f"epoch {epoch.number}: views are already up to date")
 
 
-def _epoch(epoch: Epoch) -> dict[str, Any]:
+def _epoch_to_json(epoch: Epoch) -> dict[str, Any]:
     return {
         "number": epoch.number,
         "operations": epoch.operations,
@@ -41,94 +41,97 @@ def _epoch(epoch: Epoch) -> dict[str, Any]:
         "view_rows": epoch.view_rows,
         "views": epoch.views,
         "refreshed": {name: {"taken": w.taken, "reason": w.reason} for name, w in sorted(epoch.refreshed.items())},
-        "cut": {"transaction": epoch.cut.transaction, "offsets": list(epoch.cut.offsets)},
+        "cut": epoch.cut._asdict(),
     }
 
 
-def _line(epoch: Epoch) -> str:
-    again = sorted(name for name, way in epoch.refreshed.items() if way.taken == "recomputed")
+def _epoch_line(epoch: Epoch) -> str:
+    recomputed = sorted(name for name, way in epoch.refreshed.items() if way.taken == "recomputed")
     return (
         f"epoch {epoch.number}: {epoch.operations:,} operations in {epoch.seconds:.2f} s"
-        f" ({epoch.rate:,.0f}/s), {epoch.view_rows:,} view rows" + (f", recomputed {', '.join(again)}" if again else "")
+        f" ({epoch.rate:,.0f}/s), {epoch.view_rows:,} view rows"
+        + (f", recomputed {', '.join(recomputed)}" if recomputed else "")
     )
 
 
 def run(
     directory: Dir,
-    interval: Annotated[float, typer.Option(min=0, help="Seconds between the end of an epoch and the next.")] = 0.2,
+    interval: Annotated[float, typer.Option(min=0, help="Seconds to wait between two epochs.")] = 0.2,
     until_caught_up: Annotated[
-        bool, typer.Option("--until-caught-up", help="End when the views have everything that was written.")
+        bool, typer.Option("--until-caught-up", help="Stop when the views include everything written so far.")
     ] = False,
     max_lag: Annotated[
         int | None,
-        typer.Option(min=1, help="Slow writers when views are so many operations behind.", show_default="as it is"),
+        typer.Option(
+            min=1, help="Throttle writers when views lag by more than this many operations.", show_default="unchanged"
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Keep every view fresh: refresh again and again, one line per epoch, until SIGINT or SIGTERM.
+    """Keep every view up to date: run epochs until SIGINT or SIGTERM, and print one line for each.
 
     Example:
       tailrace run shop --interval 0.5
       tailrace run shop --json >> epochs.jsonl
     """
-    with opened(directory, max_lag) as db:
+    with open_store(directory, max_lag) as db:
 
-        def tell(epoch: Epoch) -> None:
-            _tell(db, epoch, as_json)
+        def report_epoch(epoch: Epoch) -> None:
+            _print_epoch(db, epoch, as_json)
 
         def caught_up() -> bool:
-            now = db.status()
-            return now.lag_operations == 0 and all(b["failed"] for b in now.building)
+            status = db.status()
+            return status.lag_operations == 0 and all(b["failed"] for b in status.building)
 
-        def building(step: Step) -> None:
+        def report_build(step: Step) -> None:
             print(step, file=sys.stderr, flush=True)
 
-        db.run(interval, progress=tell, building=building, until=caught_up if until_caught_up else None)
+        db.run(interval, progress=report_epoch, building=report_build, until=caught_up if until_caught_up else None)
 
 
-def _tell(db: Database, epoch: Epoch, as_json: bool) -> None:
-    now = db.status()
+def _print_epoch(db: Database, epoch: Epoch, as_json: bool) -> None:
+    status = db.status()
     if as_json:
-        lag = {"lag_operations": now.lag_operations, "lag_seconds": round(now.lag_seconds, 3)}
-        terminal.print_line(_epoch(epoch) | lag)
+        lag = {"lag_operations": status.lag_operations, "lag_seconds": round(status.lag_seconds, 3)}
+        terminal.print_line(_epoch_to_json(epoch) | lag)
     else:
-        print(f"{_line(epoch)}, lag {now.lag_operations:,} operations, {now.lag_seconds:.2f} s", flush=True)
+        print(f"{_epoch_line(epoch)}, lag {status.lag_operations:,} operations, {status.lag_seconds:.2f} s", flush=True)
 
 
 def verify(
     directory: Dir,
     views: Annotated[
         list[str] | None,
-        typer.Argument(metavar="VIEW", help="Views; all by default.", show_default=False),
+        typer.Argument(metavar="VIEW", help="Views to verify; all by default.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute views with plain Spark SQL at their cut, and compare row by row.
+    """Recompute views with plain Spark SQL at their cut, and compare all rows.
 
-    Exits with 1 if any view differs.
+    Exits with 1 if a view differs.
 
     Example:
       tailrace verify shop
       tailrace verify shop spend --json
     """
     reports: list[tuple[Report, float]] = []
-    with opened(directory) as db, terminal.bar() as progress:
+    with open_store(directory) as db, terminal.progress_bar() as progress:
         names = [db.view(name).name for name in views] if views else db.views()
         task = progress.add_task("verifying", total=len(names))
         for name in names:
             progress.update(task, description=f"verifying {name}")
-            began = time.monotonic()
-            reports.append((db.verify(name), time.monotonic() - began))
+            started = time.monotonic()
+            reports.append((db.verify(name), time.monotonic() - started))
             progress.advance(task)
     if as_json:
-        terminal.print_json([_report(report, seconds) for report, seconds in reports])
+        terminal.print_json([_report_to_json(report, seconds) for report, seconds in reports])
     else:
         _print_reports(reports)
     if not all(report.ok for report, _ in reports):
         raise typer.Exit(1)
 
 
-def _report(report: Report, seconds: float) -> dict[str, Any]:
+def _report_to_json(report: Report, seconds: float) -> dict[str, Any]:
     return {
         "view": report.view,
         "ok": report.ok,
@@ -137,7 +140,7 @@ def _report(report: Report, seconds: float) -> dict[str, Any]:
         "missing": report.missing,
         "extra": report.extra,
         "epoch": report.epoch,
-        "cut": {"transaction": report.cut.transaction, "offsets": list(report.cut.offsets)},
+        "cut": report.cut._asdict(),
         "seconds": round(seconds, 3),
         "examples": report.examples,
     }
@@ -157,9 +160,9 @@ def _print_reports(reports: list[tuple[Report, float]]) -> None:
         for r, seconds in reports
     )
     names = ["view", "verdict", "rows", "missing", "extra", "epoch", "seconds"]
-    terminal.show(names, rows, [False, False, True, True, True, True, True])
+    terminal.print_table(names, rows, [False, False, True, True, True, True, True])
     for report, _ in reports:
         for kind, examples in report.examples.items():
-            print(f"{report.view}: {kind}, for example")
+            print(f"{report.view}: examples of {kind} rows:")
             for row in examples:
                 print(f"  {row}")

@@ -1,1 +1,1 @@
-"""Bytes and Arrow: keys, rows and values, encoded and decoded a column at a time. No store, no Spark."""
+"""Encodes and decodes keys, rows and values, one Arrow column at a time. Imports neither the store nor Spark."""

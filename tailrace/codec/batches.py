@@ -1,8 +1,8 @@
-"""Arrow batches that come from disk.
+"""Reads Arrow batches from disk and validates them first.
 
-Arrow checks of a batch's message that it is one, and that its buffers lie within it; but offsets and lengths inside the
-buffers it follows wherever they point. So a batch is looked through before anything reads it, which takes no longer
-than the checksum of a log entry.
+Arrow checks the message header and that all buffers lie within the message, but it follows offsets and lengths inside
+the buffers without a check: a damaged batch could read foreign memory. Full validation costs no more than the
+checksum of a log entry.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from tailrace.errors import Corrupt
 
 
 def read(data: bytes | memoryview, schema: pa.Schema, where: str) -> pa.RecordBatch:
-    """The batch whose bytes these are; `Corrupt` if they are none of that schema."""
+    """Decodes a batch of the given schema; `Corrupt` if the bytes are not such a batch."""
     try:
         batch = pa.ipc.read_record_batch(pa.py_buffer(data), schema)
         batch.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise Corrupt(where=where, reason=f"it is no Arrow batch ({str(error).splitlines()[0][:200]})") from None
+    except (pa.ArrowException, OSError, EOFError, ValueError, MemoryError) as error:
+        raise Corrupt(where=where, reason=f"not a valid Arrow batch ({str(error).splitlines()[0][:200]})") from None
     return batch

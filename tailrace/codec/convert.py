@@ -1,7 +1,7 @@
-"""Rows from Python, pandas and Arrow as a record batch of the table's types, or an error that names the value.
+"""Converts rows from Python, pandas or Arrow to a record batch of the table's types; errors name the bad value.
 
-Strings stand for decimals, dates and timestamps; integers for decimals and floats. Nothing is rounded,
-wrapped or cut silently.
+Strings are accepted for decimals, dates and timestamps, and integers for decimals and floats. A value that would have
+to be rounded, wrapped or truncated is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rows: TypeAlias = Any  # a sequence of dicts, pa.Table, pa.RecordBatch, or a pan
 
 
 def to_batch(table: TableDef, rows: Rows, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-    """`rows` as a batch of the given columns (all by default; those a dict lacks become NULL)."""
+    """`rows` as a batch of the given columns (default: all). A column missing from a row becomes NULL."""
     names = list(columns) if columns is not None else table.schema.names
     if hasattr(rows, "to_dict") and hasattr(rows, "columns") and not isinstance(rows, pa.Table):
         rows = pa.Table.from_pandas(rows, preserve_index=False)
@@ -40,24 +40,24 @@ def to_batch(table: TableDef, rows: Rows, columns: Sequence[str] | None = None) 
 
 
 def _from_arrow(table: TableDef, rows: pa.Table | pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
-    given = {_known(table, 0, n): n for n in rows.schema.names}
+    given = {_column_name(table, 0, n): n for n in rows.schema.names}
     arrays = []
     for name in names:
-        wanted = table.schema.field(name).type
+        kind = table.schema.field(name).type
         if name not in given:
-            arrays.append(pa.nulls(rows.num_rows, wanted))
+            arrays.append(pa.nulls(rows.num_rows, kind))
             continue
         array = rows.column(given[name])
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
-        if array.type != wanted:
-            array = _cast(array, name, wanted)
+        if array.type != kind:
+            array = _cast(array, name, kind)
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([table.schema.field(n) for n in names]))
 
 
-def _known(table: TableDef, row: int, name: str) -> str:
-    """The table's own spelling of a column name."""
+def _column_name(table: TableDef, row: int, name: str) -> str:
+    """The table's spelling of a column name, which is case-insensitive; UnknownColumn if the table has none."""
     if name in table.schema.names:
         return name
     for own in table.schema.names:
@@ -66,67 +66,68 @@ def _known(table: TableDef, row: int, name: str) -> str:
     raise UnknownColumn(row=row, table=table.name, column=name, columns=", ".join(table.schema.names))
 
 
-def _cast(array: pa.Array, name: str, wanted: pa.DataType) -> pa.Array:
-    if pa.types.is_decimal(wanted) and not _plain_number(array.type) and not short_decimals(array):
-        return _by_value(array.to_pylist(), name, wanted)
+def _cast(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(kind) and not _is_number(array.type) and not short_decimals(array):
+        return _convert_each(array.to_pylist(), name, kind)
     try:
-        cast = array.cast(wanted)
-        if _may_round(array.type, wanted) and cast.cast(array.type) != array:
-            return _by_value(array.to_pylist(), name, wanted)
+        cast = array.cast(kind)
+        if _may_round(array.type, kind) and cast.cast(array.type) != array:
+            return _convert_each(array.to_pylist(), name, kind)
         return cast
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        return _by_value(array.to_pylist(), name, wanted)
+        return _convert_each(array.to_pylist(), name, kind)
 
 
 def short_decimals(texts: pa.Array) -> bool:
-    """Whether Arrow may read these as decimals: of one with many digits after the point it crashes (Arrow 26)."""
+    """Whether Arrow can parse these texts as decimals. Arrow 26 crashes on one with many digits after the point."""
     if not is_text(texts.type):
         return False
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     return longest <= LONGEST_DECIMAL and not pc.any(pc.match_substring(texts, "e", ignore_case=True)).as_py()
 
 
-def _plain_number(kind: pa.DataType) -> bool:
+def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _may_round(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Casts that Arrow calls safe although they drop digits or the time of day."""
-    return (pa.types.is_floating(given) and not pa.types.is_floating(wanted)) or (
-        pa.types.is_timestamp(given) and pa.types.is_date(wanted)
+def _may_round(given: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether a cast that Arrow considers safe may drop digits or the time of day."""
+    return (pa.types.is_floating(given) and not pa.types.is_floating(kind)) or (
+        pa.types.is_timestamp(given) and pa.types.is_date(kind)
     )
 
 
 def _from_dicts(table: TableDef, rows: Sequence[Mapping[str, Any]], names: list[str]) -> pa.RecordBatch:
-    wanted = set(names)
-    listed: list[Any] = [rows] if isinstance(rows, Mapping) else list(rows)
-    for number, row in enumerate(listed):
+    expected = set(names)
+    dicts: list[Any] = [rows] if isinstance(rows, Mapping) else list(rows)
+    for number, row in enumerate(dicts):
         if not isinstance(row, Mapping):
             raise BadValue(row=number, column="(row)", value=brief(row), type="a dict of columns")
-        if not row.keys() <= wanted:
-            fixed = {_known(table, number, n): v for n, v in row.items()}
-            if not fixed.keys() <= wanted:
-                extra = next(n for n in fixed if n not in wanted)
+        if not row.keys() <= expected:
+            respelled = {_column_name(table, number, n): v for n, v in row.items()}
+            if not respelled.keys() <= expected:
+                extra = next(n for n in respelled if n not in expected)
                 raise UnknownColumn(row=number, table=table.name, column=extra, columns=", ".join(names))
-            listed[number] = fixed
-    arrays = []
-    for name in names:
-        arrays.append(array_of([row.get(name) for row in listed], name, table.schema.field(name).type))
+            dicts[number] = respelled
+    arrays = [array_of([row.get(name) for row in dicts], name, table.schema.field(name).type) for name in names]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([table.schema.field(n) for n in names]))
 
 
-def array_of(values: list[Any], name: str, wanted: pa.DataType) -> pa.Array:
-    """Python values as an Arrow array: all at once where Arrow is as strict as we are, else one by one."""
-    exact = _EXACT.get(wanted.id)
-    if exact is None or not all(v is None or type(v) is exact for v in values):
-        return _by_value(values, name, wanted)
+def array_of(values: list[Any], name: str, kind: pa.DataType) -> pa.Array:
+    """Python values as an Arrow array. Arrow converts them only if all have the exact Python type of the column.
+
+    For those Arrow is as strict as `to_value`; other values are converted one by one.
+    """
+    python_type = _PYTHON_TYPES.get(kind.id)
+    if python_type is None or not all(v is None or type(v) is python_type for v in values):
+        return _convert_each(values, name, kind)
     try:
-        return pa.array(values, wanted)
+        return pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
-        return _by_value(values, name, wanted)
+        return _convert_each(values, name, kind)
 
 
-_EXACT: dict[int, type] = {
+_PYTHON_TYPES: dict[int, type] = {
     pa.bool_().id: bool,
     pa.int8().id: int,
     pa.int16().id: int,
@@ -139,18 +140,18 @@ _EXACT: dict[int, type] = {
 }
 
 
-def _by_value(values: Sequence[Any], name: str, wanted: pa.DataType) -> pa.Array:
+def _convert_each(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
     converted = []
     for number, value in enumerate(values):
         try:
-            converted.append(None if value is None else to_value(value, wanted))
+            converted.append(None if value is None else to_value(value, kind))
         except (ValueError, TypeError, ArithmeticError, UnicodeError):
-            raise BadValue(row=number, column=name, value=brief(value), type=types.name(wanted).upper()) from None
-    return pa.array(converted, wanted)
+            raise BadValue(row=number, column=name, value=brief(value), type=types.name(kind).upper()) from None
+    return pa.array(converted, kind)
 
 
 def brief(value: Any) -> str:
-    """A value as errors show it."""
+    """The value's repr, cut to 60 characters for an error message."""
     try:
         text = repr(value)
     except RecursionError:
@@ -158,74 +159,74 @@ def brief(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def to_value(value: Any, wanted: pa.DataType) -> Any:
-    """One Python value of exactly the wanted type; ValueError or TypeError if it does not fit."""
-    if pa.types.is_boolean(wanted):
-        return _checked(value, isinstance(value, bool))
-    if pa.types.is_integer(wanted):
+def to_value(value: Any, kind: pa.DataType) -> Any:
+    """Converts one Python value to type `kind`; ValueError or TypeError if it does not fit."""
+    if pa.types.is_boolean(kind):
+        return _require(value, isinstance(value, bool))
+    if pa.types.is_integer(kind):
         if hasattr(value, "__index__") and not isinstance(value, bool):
             value = value.__index__()
-        _checked(value, isinstance(value, int) and not isinstance(value, bool))
-        bound = 1 << (wanted.bit_width - 1)
-        return _checked(value, -bound <= value < bound)
-    if pa.types.is_floating(wanted):
-        _checked(value, not isinstance(value, bool | str | bytes))
+        _require(value, isinstance(value, int) and not isinstance(value, bool))
+        bound = 1 << (kind.bit_width - 1)
+        return _require(value, -bound <= value < bound)
+    if pa.types.is_floating(kind):
+        _require(value, not isinstance(value, bool | str | bytes))
         return float(value)
-    if pa.types.is_decimal(wanted):
-        return _decimal(value, wanted)
-    if pa.types.is_string(wanted):
-        _checked(value, isinstance(value, str))
-        value.encode()
+    if pa.types.is_decimal(kind):
+        return _to_decimal(value, kind)
+    if pa.types.is_string(kind):
+        _require(value, isinstance(value, str))
+        value.encode()  # refuses lone surrogates
         return value
-    if pa.types.is_binary(wanted):
-        return bytes(_checked(value, isinstance(value, bytes | bytearray | memoryview)))
-    if pa.types.is_date(wanted):
-        return _date(value)
-    return _timestamp(value, wanted)
+    if pa.types.is_binary(kind):
+        return bytes(_require(value, isinstance(value, bytes | bytearray | memoryview)))
+    if pa.types.is_date(kind):
+        return _to_date(value)
+    return _to_timestamp(value, kind)
 
 
-def _checked(value: Any, fits: bool) -> Any:
+def _require(value: Any, fits: bool) -> Any:
     if not fits:
         raise ValueError(value)
     return value
 
 
-def _decimal(value: Any, wanted: pa.DataType) -> decimal.Decimal:
+def _to_decimal(value: Any, kind: pa.DataType) -> decimal.Decimal:
     if isinstance(value, float):
         value = repr(value)
-    _checked(value, not isinstance(value, bool | bytes))
+    _require(value, not isinstance(value, bool | bytes))
     number = decimal.Decimal(value)
     with decimal.localcontext(prec=60) as context:
         context.traps[decimal.Inexact] = True
-        number = number.quantize(decimal.Decimal(1).scaleb(-wanted.scale))
-    _checked(number, number.is_finite() and abs(number) < decimal.Decimal(10) ** (wanted.precision - wanted.scale))
+        number = number.quantize(decimal.Decimal(1).scaleb(-kind.scale))
+    _require(number, number.is_finite() and abs(number) < decimal.Decimal(10) ** (kind.precision - kind.scale))
     return number
 
 
-def _date(value: Any) -> datetime.date:
+def _to_date(value: Any) -> datetime.date:
     if isinstance(value, str):
         return datetime.date.fromisoformat(value)
     if isinstance(value, datetime.datetime):
-        _checked(value, value.time() == datetime.time())
+        _require(value, value.time() == datetime.time())
         return value.date()
-    return _checked(value, isinstance(value, datetime.date))  # type: ignore[no-any-return]
+    return _require(value, isinstance(value, datetime.date))  # type: ignore[no-any-return]
 
 
-def _timestamp(value: Any, wanted: pa.DataType) -> datetime.datetime:
+def _to_timestamp(value: Any, kind: pa.DataType) -> datetime.datetime:
     if isinstance(value, str):
         value = datetime.datetime.fromisoformat(value)
     elif isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         value = datetime.datetime(value.year, value.month, value.day)
-    _checked(value, isinstance(value, datetime.datetime))
-    if wanted.tz is None:
-        return _checked(value, value.tzinfo is None)  # type: ignore[no-any-return]
+    _require(value, isinstance(value, datetime.datetime))
+    if kind.tz is None:
+        return _require(value, value.tzinfo is None)  # type: ignore[no-any-return]
     if value.tzinfo is None:
         return value.replace(tzinfo=datetime.UTC)  # type: ignore[no-any-return]
     return value.astimezone(datetime.UTC)  # type: ignore[no-any-return]
 
 
 def key_values(name: str, columns: Sequence[types.Column], key: Any, *, prefix: bool = False) -> list[Any]:
-    """A key as given by a user (a value, a tuple, or a dict) as typed values."""
+    """Converts a user's key (a value, a tuple, a list or a dict) to values of the column types."""
     names = [c.name for c in columns]
     if isinstance(key, Mapping):
         missing = [n for n in names if n not in key]

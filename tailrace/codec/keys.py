@@ -1,18 +1,18 @@
-"""Keys as bytes whose order is the order of SQL, so that the store's B-tree sorts and scans by it.
+"""Encodes keys as bytes that sort in SQL order, so that the store's B-tree can sort and scan by them.
 
-Per column a marker, 0 for NULL (which sorts first) and 1 for a value, then the value:
+Each column is a marker byte, 0 for NULL (sorts first) or 1 for a value, followed by the value:
 
     integer, date, timestamp, decimal   big-endian, sign bit flipped; zeros for a NULL
     float, double                       IEEE bits, all flipped if negative; one zero, one NaN (the last)
     boolean                             one byte
-    string, binary                      its bytes, 0 as `01 01` and 1 as `01 02`, then `00`
-    array, map, struct                  the bytes of its row, written as a binary: equal, not ordered
+    string, binary                      its bytes, 0 escaped as `01 01` and 1 as `01 02`, then the terminator `00`
+    array, map, struct                  its row encoding, written as a binary: comparable for equality, not for order
 
-Each column ends by itself, so the key of the first columns is a prefix of the whole key, and no value
-is a prefix of another: a scan of a prefix sees the rows that have it, and no others.
+The encoding is self-delimiting: the key of the first columns is a prefix of the whole key, and no encoded value
+is a prefix of another. A prefix scan therefore returns exactly the rows with those values.
 
-A column may be ordered otherwise: descending flips every bit of its values, and NULLs that come last have
-the marker 2. Both keep all of the above.
+A descending column flips every bit of its values. A column with NULLs last uses marker 2 for NULL. Both keep the
+properties above.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.codec import arrays
-from tailrace.codec.arrays import LONG_DIGITS, Vector, normalise, unscaled
+from tailrace.codec.arrays import LONG_DIGITS, Vector, normalise, to_unscaled
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.scalars import days, micros
 
@@ -33,62 +33,62 @@ __all__ = ["Direction", "KeyCodec", "normalise"]
 
 _Fields = list[tuple[str, Any]]
 _SIGN = 1 << 63
-_FLIPS = bytes(255 - byte for byte in range(256))
+_COMPLEMENT = bytes(255 - byte for byte in range(256))
 
 
 class Direction(NamedTuple):
-    """How a column of a key is ordered."""
+    """The sort order of one key column."""
 
     ascending: bool = True
     nulls_first: bool = True
 
 
-_USUAL = Direction()
+_DEFAULT = Direction()
 
 
 class KeyCodec:
-    """Encodes keys whose columns have these types; a shorter key is encoded as a prefix.
+    """Encodes keys with columns of these types. A key with fewer columns is encoded as a prefix.
 
-    `directions` are those of the first columns; all others ascend, NULLs first.
+    `directions` apply to the first columns; the others ascend, NULLs first.
     """
 
     def __init__(self, types: Sequence[pa.DataType], directions: Sequence[Direction] = ()) -> None:
         self.types = tuple(types)
-        self._directions = [*directions, *[_USUAL] * (len(self.types) - len(directions))]
-        self._nested = [_nested(kind) for kind in self.types]
+        self._directions = [*directions, *[_DEFAULT] * (len(self.types) - len(directions))]
+        self._nested = [_nested_codec(kind) for kind in self.types]
         self._writers = [
-            _directed(_writer(kind, rows), direction)
+            _apply_direction(_make_writer(kind, rows), direction)
             for kind, rows, direction in zip(self.types, self._nested, self._directions, strict=True)
         ]
 
     def encode(self, columns: Sequence[pa.Array | pa.ChunkedArray], length: int | None = None) -> pa.LargeBinaryArray:
-        """The key of each row; `length` is the number of rows, needed when there are no columns.
+        """The key of each row. `length` is the number of rows, required if there are no columns.
 
-        Neighbouring fixed-width columns are laid out as records of one NumPy array; only columns that
-        vary in length are joined row by row.
+        Adjacent fixed-width columns become records of one NumPy array. Only variable-width columns are joined row by
+        row.
         """
         self._check(len(columns))
         count = len(columns[0]) if columns else length
         if count is None:
-            raise ValueError("a key without columns needs a length")
+            raise ValueError("length is required for a key without columns")
         parts: list[pa.LargeBinaryArray] = []
         fields: _Fields = []
-        for column, kind, rows, way in zip(columns, self.types, self._nested, self._directions, strict=False):
-            if arrays.storage(kind) is not None:
-                fields += _directed_fields(_fixed_fields(normalise(arrays.flat(column, kind))), way)
+        for column, kind, rows, direction in zip(columns, self.types, self._nested, self._directions, strict=False):
+            if arrays.storage_type(kind) is not None:
+                fields += _apply_direction_to_fields(_fixed_fields(normalise(arrays.as_array(column, kind))), direction)
                 continue
-            array = arrays.flat(column, arrays.LARGE_BINARY if rows is None else kind)
-            mask = arrays.valid(array)
-            fields.append(_marker(1 if mask is None else mask, way))
-            text = _escaped(_bytes(array, rows))
-            parts += [_packed(fields, count), text if way.ascending else _flipped(text)]
-            fields = [("u1", 0 if way.ascending else 255)]
+            array = arrays.as_array(column, arrays.LARGE_BINARY if rows is None else kind)
+            mask = arrays.valid_mask(array)
+            fields.append(_marker(1 if mask is None else mask, direction))
+            text = _escape(_to_bytes(array, rows))
+            parts += [_pack_fields(fields, count), text if direction.ascending else _flip_bits(text)]
+            fields = [("u1", 0 if direction.ascending else 255)]
         if fields or not parts:
-            parts.append(_packed(fields, count))
-        return arrays.joined(parts)
+            parts.append(_pack_fields(fields, count))
+        return arrays.join_cells(parts)
 
     def encode_one(self, values: Sequence[Any]) -> bytes:
-        """The key of one row of Python values, the same bytes as `encode`, without Arrow."""
+        """The key of one row of Python values. Gives the same bytes as `encode`, without Arrow."""
         self._check(len(values))
         return b"".join([write(value) for write, value in zip(self._writers, values, strict=False)])
 
@@ -97,28 +97,29 @@ class KeyCodec:
             raise ValueError(f"{count} values for a key of {len(self.types)} columns")
 
 
-def _nested(kind: pa.DataType) -> RowCodec | None:
-    if arrays.storage(kind) is not None or arrays.is_bytes(kind):
+def _nested_codec(kind: pa.DataType) -> RowCodec | None:
+    """The row codec that encodes values of a nested type; None for other types."""
+    if arrays.storage_type(kind) is not None or arrays.is_bytes(kind):
         return None
     return RowCodec(pa.schema([pa.field("value", kind)]), canonical=True)
 
 
-def _bytes(array: pa.Array, rows: RowCodec | None) -> pa.LargeBinaryArray:
-    """The bytes that stand for each value, empty for a NULL."""
+def _to_bytes(array: pa.Array, rows: RowCodec | None) -> pa.LargeBinaryArray:
+    """The unescaped bytes of each value, empty for a NULL."""
     if rows is None:
-        return arrays.bytes_of(array)
-    return arrays.emptied(rows.encode_columns([array], len(array)), array)
+        return arrays.to_binary(array)
+    return arrays.blank_nulls(rows.encode_columns([array], len(array)), array)
 
 
 def _fixed_fields(array: pa.Array) -> _Fields:
-    """Marker and value of a fixed-width column, as unsigned numbers in key order."""
-    mask, values = arrays.valid(array), arrays.fixed(array)
+    """The marker and value of a fixed-width column, as unsigned integers that sort in key order."""
+    mask, values = arrays.valid_mask(array), arrays.fixed_values(array)
     marker = ("u1", 1 if mask is None else mask)
     if pa.types.is_boolean(array.type):
         return [marker, ("u1", values)]
     if values.ndim == 2:
         words = values.view(np.uint64)
-        return [marker, (">u8", _present(words[:, 1] ^ np.uint64(_SIGN), mask)), (">u8", words[:, 0])]
+        return [marker, (">u8", _zero_nulls(words[:, 1] ^ np.uint64(_SIGN), mask)), (">u8", words[:, 0])]
     size = values.dtype.itemsize
     bits = np.ascontiguousarray(values).view(f"<u{size}")
     sign = bits.dtype.type(1 << (8 * size - 1))
@@ -126,43 +127,43 @@ def _fixed_fields(array: pa.Array) -> _Fields:
         flip = np.where(bits & sign, ~bits.dtype.type(0), sign)
     else:
         flip = sign
-    return [marker, (f">u{size}", _present(bits ^ flip, mask))]
+    return [marker, (f">u{size}", _zero_nulls(bits ^ flip, mask))]
 
 
-def _marker(present: Any, way: Direction) -> tuple[str, Any]:
-    """0 or, where NULLs come last, 2 for a NULL; 1 for a value."""
-    return ("u1", present if way.nulls_first else 2 - np.asarray(present, np.uint8))
+def _marker(present: Any, direction: Direction) -> tuple[str, Any]:
+    """The marker field: 1 for a value; for a NULL 0, or 2 if NULLs come last."""
+    return ("u1", present if direction.nulls_first else 2 - np.asarray(present, np.uint8))
 
 
-def _directed_fields(fields: _Fields, way: Direction) -> _Fields:
+def _apply_direction_to_fields(fields: _Fields, direction: Direction) -> _Fields:
     (_, present), *values = fields
-    if not way.ascending:
+    if not direction.ascending:
         values = [(item, ~v) for item, v in values]
-    return [_marker(present, way), *values]
+    return [_marker(present, direction), *values]
 
 
-def _flipped(array: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+def _flip_bits(array: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     edges = arrays.offsets(array)
     data = np.frombuffer(arrays.content(array), np.uint8, count=int(edges[-1] - edges[0]), offset=int(edges[0]))
-    return arrays.cells(~data, edges - edges[0])
+    return arrays.cut_cells(~data, edges - edges[0])
 
 
-def _present(values: Vector, mask: Vector | None) -> Vector:
+def _zero_nulls(values: Vector, mask: Vector | None) -> Vector:
     return values if mask is None else np.where(mask, values, values.dtype.type(0))
 
 
-def _packed(fields: _Fields, count: int) -> pa.LargeBinaryArray:
-    """Records of the fields, as the bytes of one cell per row."""
+def _pack_fields(fields: _Fields, count: int) -> pa.LargeBinaryArray:
+    """One cell per row: the fields of the row, packed as a record."""
     if not fields:
-        return arrays.cells(pa.py_buffer(b""), np.zeros(count + 1, np.int64))
+        return arrays.cut_cells(pa.py_buffer(b""), np.zeros(count + 1, np.int64))
     records = np.empty(count, np.dtype([(f"f{i}", item) for i, (item, _) in enumerate(fields)]))
     for i, (_, values) in enumerate(fields):
         records[f"f{i}"] = values
-    return arrays.strided(records)
+    return arrays.pack_records(records)
 
 
-def _escaped(array: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Bytes 0 and 1 written as pairs, which frees a single 0 to end the value and keeps the order."""
+def _escape(array: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """Escapes bytes 0 and 1 as pairs. A single 0 can then end a value, and the order of values is kept."""
     edges = arrays.offsets(array)
     first = int(edges[0])
     data = np.frombuffer(arrays.content(array), np.uint8, count=int(edges[-1]) - first, offset=first)
@@ -171,16 +172,16 @@ def _escaped(array: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
         return array
     after = np.append(0, np.cumsum(special + np.int64(1)))
     escaped = np.repeat(data, special + np.int64(1))
-    places = after[1:][special]
-    escaped[places - 2] = 1
-    escaped[places - 1] = data[special] + 1
-    return arrays.cells(escaped, after[edges - first])
+    ends = after[1:][special]
+    escaped[ends - 2] = 1
+    escaped[ends - 1] = data[special] + 1
+    return arrays.cut_cells(escaped, after[edges - first])
 
 
-def _writer(kind: pa.DataType, rows: RowCodec | None) -> Callable[[Any], bytes]:
-    """The encoder of one Python value of a type."""
+def _make_writer(kind: pa.DataType, rows: RowCodec | None) -> Callable[[Any], bytes]:
+    """A function that encodes one Python value of a type, with its marker."""
     if rows is not None:
-        return _bytes_writer(lambda value: _opaque(value, kind, rows))
+        return _bytes_writer(lambda value: _encode_nested(value, kind, rows))
     if arrays.is_text(kind):
         return _bytes_writer(str.encode)
     if arrays.is_bytes(kind):
@@ -191,25 +192,25 @@ def _writer(kind: pa.DataType, rows: RowCodec | None) -> Callable[[Any], bytes]:
         return _float_writer("f" if pa.types.is_float32(kind) else "d")
     if pa.types.is_decimal128(kind):
         scale = kind.scale
-        return _integer_writer(8 if kind.precision <= LONG_DIGITS else 16, lambda value: unscaled(value, scale))
+        return _integer_writer(8 if kind.precision <= LONG_DIGITS else 16, lambda value: to_unscaled(value, scale))
     if pa.types.is_timestamp(kind):
         return _integer_writer(8, micros)
     return _integer_writer(kind.bit_width // 8, days if pa.types.is_date32(kind) else None)
 
 
-def _directed(write: Callable[[Any], bytes], way: Direction) -> Callable[[Any], bytes]:
-    if way == _USUAL:
+def _apply_direction(write: Callable[[Any], bytes], direction: Direction) -> Callable[[Any], bytes]:
+    if direction == _DEFAULT:
         return write
-    null = b"\0" if way.nulls_first else b"\2"
+    null = b"\0" if direction.nulls_first else b"\2"
 
-    def directed(value: Any) -> bytes:
+    def write_directed(value: Any) -> bytes:
         rest = write(value)[1:]
-        return (null if value is None else b"\1") + (rest if way.ascending else rest.translate(_FLIPS))
+        return (null if value is None else b"\1") + (rest if direction.ascending else rest.translate(_COMPLEMENT))
 
-    return directed
+    return write_directed
 
 
-def _opaque(value: Any, kind: pa.DataType, rows: RowCodec) -> bytes:
+def _encode_nested(value: Any, kind: pa.DataType, rows: RowCodec) -> bytes:
     encoded: bytes = rows.encode_columns([pa.array([value], kind)], 1)[0].as_py()
     return encoded
 

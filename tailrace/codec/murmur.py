@@ -1,8 +1,8 @@
-"""Spark's Murmur3 in NumPy, so that Catalyst and Python agree on where a key lives.
+"""Spark's Murmur3 hash in NumPy, so that Spark and Python assign a key to the same node and shard.
 
-`hash_columns` equals Spark SQL's `hash(c1, c2, ...)` bit for bit: `Murmur3_x86_32` with seed 42, the
-hash of each column being the seed of the next, a NULL leaving it as it is. Spark departs from the
-published algorithm in the bytes after the last whole word: each is mixed as a word of its own, signed.
+`hash_columns` equals Spark SQL's `hash(c1, c2, ...)` bit for bit: `Murmur3_x86_32` with seed 42. The hash of each
+column is the seed of the next; a NULL leaves the hash unchanged. Spark differs from the published algorithm in the
+bytes after the last whole word: it mixes each of them as a signed word of its own.
 """
 
 from __future__ import annotations
@@ -17,50 +17,50 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.codec import arrays
-from tailrace.codec.arrays import LONG_DIGITS, Vector, normalise, unscaled
+from tailrace.codec.arrays import LONG_DIGITS, Vector, normalise, to_unscaled
 from tailrace.codec.scalars import days, micros
 from tailrace.errors import Unsupported
 
-__all__ = ["hash_columns", "hash_one", "place", "place_one"]
+__all__ = ["hash_bucket", "hash_buckets", "hash_columns", "hash_one"]
 
 SEED = 42
-_FEW = 16
-"""Rows left in a column of strings at which one row at a time beats one word position at a time."""
+_ROWS_ONE_BY_ONE = 16
+"""This many longest strings of a column are hashed row by row, which beats a NumPy call per word position."""
 
 _MASK = 0xFFFFFFFF
 _Words = npt.NDArray[np.uint32]
 _Mixer = Callable[[Any, int], int]
 
 
-def place(
+def hash_buckets(
     columns: Sequence[pa.Array | pa.ChunkedArray], count: int, length: int | None = None
 ) -> npt.NDArray[np.int32]:
-    """Which of `count` places each row's key lives at: Spark's `pmod(hash(...), count)`."""
+    """The bucket (node or shard) of each row's key, from 0 to `count` - 1: Spark's `pmod(hash(...), count)`."""
     return hash_columns(columns, length) % np.int32(count)
 
 
-def place_one(values: Sequence[Any], types: Sequence[pa.DataType], count: int) -> int:
-    """`place` of one key of Python values."""
+def hash_bucket(values: Sequence[Any], types: Sequence[pa.DataType], count: int) -> int:
+    """`hash_buckets` of one key, given as Python values."""
     return hash_one(values, types) % count
 
 
 def hash_columns(columns: Sequence[pa.Array | pa.ChunkedArray], length: int | None = None) -> npt.NDArray[np.int32]:
-    """Spark's `hash` of each row; `length` is the number of rows, needed when there are no columns."""
+    """Spark's `hash` of each row. `length` is the number of rows, required if there are no columns."""
     rows = len(columns[0]) if columns else length
     if rows is None:
-        raise ValueError("a key without columns needs a length")
+        raise ValueError("length is required for a key without columns")
     running = np.full(rows, SEED, np.uint32)
     for column in columns:
         kind = column.type
-        array = arrays.flat(column, arrays.LARGE_BINARY if arrays.is_bytes(kind) else kind)
-        mask = arrays.valid(array)
+        array = arrays.as_array(column, arrays.LARGE_BINARY if arrays.is_bytes(kind) else kind)
+        mask = arrays.valid_mask(array)
         mixed = _hash_column(array, running)
         running = mixed if mask is None else np.where(mask, mixed, running)
     return running.view(np.int32)
 
 
 def hash_one(values: Sequence[Any], types: Sequence[pa.DataType]) -> int:
-    """`hash_columns` of one key of Python values, without Arrow."""
+    """`hash_columns` of one key, given as Python values, without Arrow."""
     running = SEED
     for value, kind in zip(values, types, strict=True):
         if value is not None:
@@ -72,9 +72,9 @@ def _hash_column(array: pa.Array, seed: _Words) -> _Words:
     kind = array.type
     if arrays.is_bytes(kind):
         return _hash_bytes(arrays.content(array), arrays.offsets(array), seed)
-    if arrays.storage(kind) is None:
-        raise _no_hash(kind)
-    values = arrays.fixed(normalise(array))
+    if arrays.storage_type(kind) is None:
+        raise _unhashable(kind)
+    values = arrays.fixed_values(normalise(array))
     if values.ndim == 2:
         return _hash_wide(values, seed)
     if values.dtype.kind == "f":
@@ -87,7 +87,7 @@ def _hash_column(array: pa.Array, seed: _Words) -> _Words:
 
 
 def _hash_wide(words: Vector, seed: _Words) -> _Words:
-    """Decimals beyond 64 bits: the bytes of `BigInteger.toByteArray()`, as few as hold the sign."""
+    """Hashes decimals wider than 64 bits by Java's `BigInteger.toByteArray()`, the shortest two's complement form."""
     data = np.ascontiguousarray(words[:, ::-1]).astype(">i8").view(np.uint8).reshape(-1, 16)
     bits = data ^ np.where(data[:, :1] & 0x80, np.uint8(0xFF), np.uint8(0))
     first = np.where(bits.any(axis=1), (bits != 0).argmax(axis=1), 15)
@@ -101,38 +101,38 @@ def _hash_bytes(data: pa.Buffer, edges: Vector, seed: _Words) -> _Words:
 
 
 def _hash_spans(data: Vector, starts: Vector, ends: Vector, seed: _Words) -> _Words:
-    """`hashUnsafeBytes` of each span of the data.
+    """Spark's `hashUnsafeBytes` of each span of the data.
 
-    Rows are taken longest first, so that those with a word at position i are the first ones; the loop
-    is over word positions, not rows. The few rows that outlast the rest go one by one: a single
-    value of a megabyte must not cost a NumPy call per word.
+    Loops over word positions, not rows: rows are sorted longest first, so the rows that have a word at position i
+    are a prefix. The longest rows are finished one by one, because a single value of a megabyte must not cost a
+    NumPy call per word.
     """
     sizes = ends - starts
     order = np.argsort(-sizes, kind="stable")
-    starts, sizes, found = starts[order], sizes[order], seed[order]
+    starts, sizes, hashes = starts[order], sizes[order], seed[order]
     words = sizes // 4
-    longest = int(words[_FEW]) if len(words) > _FEW else 0
+    longest = int(words[_ROWS_ONE_BY_ONE]) if len(words) > _ROWS_ONE_BY_ONE else 0
     active = np.searchsorted(-words, -np.arange(1, longest + 1), side="right")
-    every = _overlapping(data)
+    words_at = _words_at_bytes(data)
     for i, count in enumerate(active.tolist()):
-        found[:count] = _mix(found[:count], every[starts[:count] + 4 * i])
+        hashes[:count] = _mix(hashes[:count], words_at[starts[:count] + 4 * i])
     raw = data.data
-    for row in range(min(_FEW, len(words))):
+    for row in range(min(_ROWS_ONE_BY_ONE, len(words))):
         rest = slice(int(starts[row]) + 4 * longest, int(starts[row]) + 4 * int(words[row]))
-        found[row] = _mix_words(raw[rest], int(found[row]))
+        hashes[row] = _mix_words(raw[rest], int(hashes[row]))
     tail = sizes - 4 * words
     signed = data.view(np.int8)
     for i in range(3):
         rows = np.flatnonzero(tail > i)
         single = signed[starts[rows] + 4 * words[rows] + i].astype(np.int32).view(np.uint32)
-        found[rows] = _mix(found[rows], single)
-    result = np.empty_like(found)
-    result[order] = _finish(found, sizes.astype(np.uint32))
+        hashes[rows] = _mix(hashes[rows], single)
+    result = np.empty_like(hashes)
+    result[order] = _finish(hashes, sizes.astype(np.uint32))
     return result
 
 
-def _overlapping(data: Vector) -> _Words:
-    """The little-endian word at every byte position."""
+def _words_at_bytes(data: Vector) -> _Words:
+    """The little-endian word that begins at each byte of the data."""
     if len(data) < 4:
         return np.zeros(0, np.uint32)
     return np.ndarray((len(data) - 3,), np.dtype("<u4"), buffer=data, strides=(1,))
@@ -154,18 +154,18 @@ def _finish(seed: _Words, size: int | _Words) -> _Words:
 
 @lru_cache(maxsize=4096)
 def _mixer(kind: pa.DataType) -> _Mixer:
-    """The hash of one Python value of a type, given the running hash."""
+    """A function that hashes one Python value of a type, given the running hash."""
     if arrays.is_text(kind):
         return lambda value, seed: _bytes_one(value.encode(), seed)
     if arrays.is_bytes(kind):
         return _bytes_one
-    if arrays.storage(kind) is None:
-        raise _no_hash(kind)
+    if arrays.storage_type(kind) is None:
+        raise _unhashable(kind)
     if pa.types.is_decimal128(kind):
         scale = kind.scale
         if kind.precision <= LONG_DIGITS:
-            return lambda value, seed: _long_one(unscaled(value, scale), seed)
-        return lambda value, seed: _bytes_one(_java_bytes(unscaled(value, scale)), seed)
+            return lambda value, seed: _long_one(to_unscaled(value, scale), seed)
+        return lambda value, seed: _bytes_one(_java_bytes(to_unscaled(value, scale)), seed)
     if pa.types.is_floating(kind):
         return _float_mixer(*((">f", ">i", _int_one) if kind == pa.float32() else (">d", ">q", _long_one)))
     if pa.types.is_timestamp(kind):
@@ -176,7 +176,7 @@ def _mixer(kind: pa.DataType) -> _Mixer:
 
 
 def _float_mixer(form: str, bits: str, mix: _Mixer) -> _Mixer:
-    """Spark hashes the bits of a float, after making one zero of both and one NaN of all."""
+    """Spark hashes the bits of a float after normalising -0.0 to 0.0 and every NaN to one NaN."""
     pack, unpack, nan = struct.Struct(form).pack, struct.Struct(bits).unpack, float("nan")
     return lambda value, seed: mix(unpack(pack(value + 0.0 if value == value else nan))[0], seed)
 
@@ -222,5 +222,5 @@ def _bytes_one(data: bytes, seed: int) -> int:
     return _finish_one(seed, len(data))
 
 
-def _no_hash(kind: pa.DataType) -> Unsupported:
-    return Unsupported(construct=f"a key of type {kind}", reason="it cannot be placed by its hash")
+def _unhashable(kind: pa.DataType) -> Unsupported:
+    return Unsupported(construct=f"a key of type {kind}", reason="this type cannot be hashed")

@@ -1,15 +1,15 @@
-"""Rows as bytes: what the store keeps as the value of a key.
+"""Encodes rows as the bytes that the store keeps under a key.
 
-    row   = null bits | fixed part | bytes of the columns that vary in length
-    fixed = one packed little-endian value per column; for a column that varies, its length (uint32)
+    row   = null bits | fixed part | bytes of the variable-width columns
+    fixed = one packed little-endian value per column; for a variable-width column, its length (uint32)
 
     string, binary   its bytes
     struct           the row of its fields
-    array            count (uint32) | lengths of its elements (uint32 each) | elements, rows of one column
+    array            element count (uint32) | length of each element (uint32) | elements, as rows of one column
     map              as an array of rows (key, value)
 
-The lengths of an array's elements are left out when its element type is of fixed width. What lies
-under a NULL is zero or empty, so rows that are equal bit by bit have equal bytes.
+An array of a fixed-width element type stores no element lengths. The bytes under a NULL are zero or empty, so
+identical rows have identical bytes.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from tailrace.errors import BadValue, Corrupt, DataError
 __all__ = ["RowCodec"]
 
 _LENGTH = np.dtype("<u4")
-_LONGEST = 2**32 - 1
+_MAX_LENGTH = 2**32 - 1
 
 
 class RowCodec:
-    """Encodes rows of one schema, and decodes them to the same bits.
+    """Encodes rows of one schema and decodes them to the same bits.
 
-    `canonical` rows have one zero and one NaN (see `arrays.normalise`), in nested values too: such
-    rows can stand for equality in SQL, but do not give back the sign of a zero.
+    A `canonical` codec first normalises zeros and NaNs (see `arrays.normalise`), in nested values too. Its bytes are
+    equal exactly if the rows are equal in SQL, but decoding loses the sign of a zero.
     """
 
     def __init__(self, schema: pa.Schema, *, canonical: bool = False) -> None:
         self.schema = schema
         self._canonical = canonical
-        self._cells = [self._cell(field.type) for field in schema]
-        items = [arrays.storage(field.type) or _LENGTH for field in schema]
+        self._cells = [self._make_cell(field.type) for field in schema]
+        items = [arrays.storage_type(field.type) or _LENGTH for field in schema]
         nulls = (len(schema) + 7) // 8
         self._head = np.dtype([("nulls", "u1", (nulls,)), *((f"c{i}", item) for i, item in enumerate(items))])
         self._width = self._head.itemsize
@@ -56,49 +56,49 @@ class RowCodec:
 
     @property
     def width(self) -> int | None:
-        """Bytes of every row, if no column varies in length."""
+        """The length of every row; None if a column varies in width."""
         return None if any(self._cells) else self._width
 
-    def _cell(self, kind: pa.DataType) -> Cell | None:
-        if arrays.storage(kind) is not None:
+    def _make_cell(self, kind: pa.DataType) -> Cell | None:
+        if arrays.storage_type(kind) is not None:
             return None
         if arrays.is_bytes(kind):
             return TextCell(kind)
         if pa.types.is_struct(kind):
-            return StructCell(kind, self._inner(list(kind)))
+            return StructCell(kind, self._child_codec(list(kind)))
         if pa.types.is_map(kind):
-            return ListCell(kind, self._inner([kind.key_field, kind.item_field]))
-        return ListCell(kind, self._inner([kind.value_field]))
+            return ListCell(kind, self._child_codec([kind.key_field, kind.item_field]))
+        return ListCell(kind, self._child_codec([kind.value_field]))
 
-    def _inner(self, fields: list[pa.Field]) -> RowCodec:
+    def _child_codec(self, fields: list[pa.Field]) -> RowCodec:
         return RowCodec(pa.schema(fields), canonical=self._canonical)
 
     def encode(self, batch: pa.RecordBatch | pa.Table) -> pa.LargeBinaryArray:
-        """One cell of bytes per row of the batch."""
+        """The encoded rows of a batch, one cell per row."""
         if batch.schema.names != self.schema.names:
             batch = batch.select(self.schema.names)
         return self.encode_columns(batch.columns, batch.num_rows)
 
     def encode_columns(self, columns: list[Any], count: int) -> pa.LargeBinaryArray:
-        """`encode` of columns in the order of the schema."""
+        """The encoded rows of columns given in schema order."""
         head = np.zeros(count, self._head)
         tails = []
         for i, (column, field, cell) in enumerate(zip(columns, self.schema, self._cells, strict=True)):
-            array = arrays.flat(column, field.type if cell is None else cell.intake)
-            mask = arrays.valid(array)
+            array = arrays.as_array(column, field.type if cell is None else cell.intake)
+            mask = arrays.valid_mask(array)
             if mask is not None:
                 head["nulls"][:, i >> 3] |= np.where(mask, 0, 1 << (i & 7)).astype(np.uint8)
             if cell is None:
-                head[f"c{i}"] = arrays.fixed(arrays.normalise(array) if self._canonical else array)
+                head[f"c{i}"] = arrays.fixed_values(arrays.normalise(array) if self._canonical else array)
             else:
                 tails.append(cell.encode(array))
                 head[f"c{i}"] = _lengths(tails[-1], field)
         if not self._width:
-            return arrays.cells(pa.py_buffer(b""), np.zeros(count + 1, np.int64))
-        return arrays.joined([arrays.strided(head), *tails])
+            return arrays.cut_cells(pa.py_buffer(b""), np.zeros(count + 1, np.int64))
+        return arrays.join_cells([arrays.pack_records(head), *tails])
 
     def decode(self, rows: pa.LargeBinaryArray | pa.BinaryArray | list[bytes]) -> pa.RecordBatch:
-        """The batch that was encoded; `Corrupt` if the bytes cannot be rows of this schema."""
+        """The batch of encoded rows; `Corrupt` if the bytes are not rows of this schema."""
         if isinstance(rows, list):
             rows = pa.array(rows, LARGE_BINARY)
         edges = arrays.offsets(rows)
@@ -109,38 +109,38 @@ class RowCodec:
         return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(self.schema.metadata)
 
     def decode_spans(self, data: pa.Buffer, starts: Vector, ends: Vector) -> list[pa.Array]:
-        """The columns of the rows `data[starts[i]:ends[i]]`, which must ascend.
+        """The columns of the rows `data[starts[i]:ends[i]]`; unsafe if the spans do not ascend or overlap.
 
-        Every length is checked against the end of its row before anything is read through it.
+        Every length is checked against the end of its row before it is used to read.
         """
         at = starts + self._width
         if np.any(at > ends):
             raise _damaged("a row is shorter than its fixed part")
-        head = arrays.gathered(data, starts, at, self._head) if self._width else np.zeros(0, self._head)
+        head = arrays.gather_items(data, starts, at, self._head) if self._width else np.zeros(0, self._head)
         nulls = head["nulls"] if head["nulls"].any() else None
         columns = []
         for i, (field, cell) in enumerate(zip(self.schema, self._cells, strict=True)):
             values = head[f"c{i}"]
             present = None if nulls is None else (nulls[:, i >> 3] >> (i & 7) & 1) == 0
             if cell is None:
-                columns.append(arrays.built(field.type, values, present))
+                columns.append(arrays.build_array(field.type, values, present))
                 continue
             begin, at = at, at + values
             if np.any(at > ends) or (present is not None and np.any(values[~present])):
                 raise _damaged(f"the length of column {field.name!r} does not fit the row")
             columns.append(cell.decode(data, begin, at, present))
         if not np.array_equal(at, ends):
-            raise _damaged("a row is longer than its columns")
+            raise _damaged("a row has bytes after its last column")
         return columns
 
     def decode_one(self, row: bytes | memoryview) -> dict[str, Any]:
-        """One row as Python values, the same that `decode(...).to_pylist()` gives, without Arrow."""
+        """One row as Python values. Gives the same values as `decode(...).to_pylist()`, without Arrow."""
         at = self._width
         if len(row) < at:
             raise _damaged("a row is shorter than its fixed part")
         bits, *values = self._unpack.unpack_from(row)
         nulls = int.from_bytes(bits, "little")
-        found: dict[str, Any] = {}
+        values_by_name: dict[str, Any] = {}
         for (name, read, varies), value in zip(self._readers, values, strict=True):
             null, nulls = nulls & 1, nulls >> 1
             if varies:
@@ -149,21 +149,21 @@ class RowCodec:
                     raise _damaged(f"the length of column {name!r} does not fit the row")
                 value = row[begin:at]
             try:
-                found[name] = None if null else read(value)
-            except (ValueError, OverflowError):  # SQL has years that Python has not
-                said = f"column {name!r} holds a date or time outside the years 1 to 9999; read it by SQL"
-                raise DataError(message=said, column=name) from None
+                values_by_name[name] = None if null else read(value)
+            except (ValueError, OverflowError):  # SQL years range further than Python's
+                message = f"column {name!r} holds a date or time outside the years 1 to 9999; read it by SQL"
+                raise DataError(message=message, column=name) from None
         if at != len(row):
-            raise _damaged("a row is longer than its columns")
-        return found
+            raise _damaged("a row has bytes after its last column")
+        return values_by_name
 
 
 def _lengths(tail: pa.LargeBinaryArray, field: pa.Field) -> Vector:
     lengths = np.diff(arrays.offsets(tail))
-    if len(lengths) and lengths.max() > _LONGEST:
+    if len(lengths) and lengths.max() > _MAX_LENGTH:
         row = int(lengths.argmax())
         value = f"a value of {lengths[row]} bytes"
-        raise BadValue(row=row, column=field.name, value=value, type=f"{_LONGEST} bytes")
+        raise BadValue(row=row, column=field.name, value=value, type=f"{_MAX_LENGTH} bytes")
     return lengths
 
 

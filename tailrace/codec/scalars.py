@@ -1,4 +1,4 @@
-"""Single values between Python and the stored form: the point-read counterpart of `arrays`."""
+"""Converts single values between Python and the stored form, for point reads; `arrays` does it for columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tailrace.codec.arrays import LONG_DIGITS, scaled
+from tailrace.codec.arrays import LONG_DIGITS, to_decimal
 
 EPOCH = datetime(1970, 1, 1)
 EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
@@ -27,32 +27,33 @@ UNPACK: dict[np.dtype[Any], str] = {
     np.dtype("<f8"): "d",
     np.dtype(("<i8", (2,))): "16s",
 }
-"""The `struct` code of each NumPy type in the fixed part of a row."""
+"""The `struct` format code of each NumPy type in the fixed part of a row."""
 
 
 def micros(value: datetime) -> int:
-    """Microseconds since 1970. A naive time counts as UTC, as it does for Arrow."""
+    """Microseconds since 1970. Like Arrow, treats a naive time as UTC."""
     return (value - (EPOCH if value.tzinfo is None else EPOCH_UTC)) // _MICROSECOND
 
 
 def days(value: date) -> int:
+    """Days since 1970."""
     return value.toordinal() - EPOCH_DAY
 
 
 def reader(kind: pa.DataType) -> Callable[[Any], Any]:
-    """From what `struct` unpacks for a fixed-width type to the value that Arrow would give."""
+    """A function from the value that `struct` unpacks for a fixed-width type to the value that Arrow would give."""
     if pa.types.is_decimal128(kind):
         scale = kind.scale
         if kind.precision <= LONG_DIGITS:
-            return lambda number: scaled(number, scale)
-        return lambda words: scaled(int.from_bytes(words, "little", signed=True), scale)
+            return lambda number: to_decimal(number, scale)
+        return lambda words: to_decimal(int.from_bytes(words, "little", signed=True), scale)
     if pa.types.is_date32(kind):
         return lambda number: date.fromordinal(number + EPOCH_DAY)
     if pa.types.is_timestamp(kind):
         epoch = EPOCH_UTC if kind.tz else EPOCH
         return lambda number: epoch + timedelta(microseconds=number)
-    return bool if pa.types.is_boolean(kind) else _same
+    return bool if pa.types.is_boolean(kind) else _identity
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value

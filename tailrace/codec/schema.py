@@ -1,4 +1,4 @@
-"""A table's definition, with the codecs of its keys and rows."""
+"""The definition of a base table, with the codecs of its keys and rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tailrace.types import Column
 
 @dataclass(frozen=True)
 class TableDef:
-    """A base table: its columns, and the names of those that are its primary key."""
+    """A base table: its columns, and the names of its primary key columns."""
 
     id: int
     name: str
@@ -25,7 +25,7 @@ class TableDef:
     key: tuple[str, ...]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TableDef, (self.id, self.name, self.columns, self.key)  # codecs are made anew where it arrives
+        return TableDef, (self.id, self.name, self.columns, self.key)  # cached codecs are not pickled
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -33,6 +33,7 @@ class TableDef:
 
     @cached_property
     def positions(self) -> tuple[int, ...]:
+        """The positions of the key columns among all columns."""
         names = [c.name for c in self.columns]
         return tuple(names.index(k) for k in self.key)
 
@@ -45,7 +46,7 @@ class TableDef:
         return RowCodec(self.schema)
 
     def decode(self, rows: list[bytes]) -> pa.RecordBatch:
-        """Stored rows; a damaged one is `Corrupt`, and of this table."""
+        """Decodes stored rows; `Corrupt` names this table if a row is damaged."""
         try:
             return self.rows.decode(rows)
         except Corrupt as error:

@@ -1,10 +1,10 @@
-"""Values as text, for the command line and for files: what a person types, and what is shown to them.
+"""Parses values from text and formats them as text, for the command line and for files.
 
-    BINARY                       hexadecimal, `0x00ff`; the `0x` may be left out
+    BINARY                       hexadecimal, `0x00ff`; the `0x` is optional
     DECIMAL, DATE, TIMESTAMP     strings in JSON, so that nothing is rounded: "9.50", "2026-01-31"
-    FLOAT, DOUBLE                "NaN", "Infinity" and "-Infinity" are strings in JSON, which lacks them
+    FLOAT, DOUBLE                "NaN", "Infinity" and "-Infinity" are strings in JSON, which has no such numbers
 
-What is shown can be read back.
+Formatted values parse back to the same value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
 def value_of(text: str, kind: pa.DataType) -> Any:
-    """The value that a text stands for; ValueError if it is none of that type."""
+    """Parses a value of type `kind`; ValueError if the text is not one."""
     if pa.types.is_string(kind):
         return to_value(text, kind)
     text = text.strip()
@@ -48,27 +48,27 @@ def _refuse(text: str) -> Any:
 
 
 def array_of(texts: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
-    """A column of texts as values: all at once if Arrow can, else one by one, to say which is wrong."""
+    """Parses a column of texts. If Arrow refuses the column, parses value by value to name the bad one."""
     if pa.types.is_string(kind):
         return texts
     texts = pc.utf8_trim_whitespace(texts)
     try:
         return _cast(texts, kind)
     except pa.ArrowInvalid:
-        return pa.array(list(_one_by_one(texts.to_pylist(), name, kind)), kind)
+        return pa.array(list(_parse_each(texts.to_pylist(), name, kind)), kind)
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(kind):
-        raise pa.ArrowInvalid("Arrow would take the letters themselves")
+        raise pa.ArrowInvalid("Arrow would not decode hexadecimal")
     if pa.types.is_decimal(kind) and not short_decimals(texts):
-        raise pa.ArrowInvalid("Arrow would crash")
+        raise pa.ArrowInvalid("Arrow would crash on a long decimal")
     if pa.types.is_timestamp(kind) and kind.tz:
         return texts.cast(pa.timestamp(kind.unit)).cast(kind)
     return texts.cast(kind)
 
 
-def _one_by_one(texts: Iterable[str | None], name: str, kind: pa.DataType) -> Iterable[Any]:
+def _parse_each(texts: Iterable[str | None], name: str, kind: pa.DataType) -> Iterable[Any]:
     for row, text in enumerate(texts):
         try:
             yield None if text is None else value_of(text, kind)
@@ -80,38 +80,38 @@ def _one_by_one(texts: Iterable[str | None], name: str, kind: pa.DataType) -> It
 
 
 def from_json(text: str | bytes) -> Any:
-    """Parsed JSON whose fractions stay exact; ValueError if it does not parse."""
+    """Parses JSON with fractions as exact decimals; ValueError if it does not parse."""
     try:
         return json.loads(text, parse_float=decimal.Decimal)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("nested too deeply") from None
 
 
 def row_from_json(row: Any, columns: Sequence[Column]) -> Any:
-    """A row as it came from JSON, ready for a table, which checks all the rest."""
+    """Converts the values of a parsed JSON row whose types JSON lacks. The table checks everything else."""
     if not isinstance(row, Mapping):
         return row
-    special = _special(tuple(columns))
-    return {name: special.get(name.lower(), _same)(value) for name, value in row.items()}
+    readers = _json_readers(tuple(columns))
+    return {name: readers.get(name.lower(), _identity)(value) for name, value in row.items()}
 
 
-def _special(columns: tuple[Column, ...]) -> dict[str, Callable[[Any], Any]]:
-    readers: dict[str, Callable[[Any], Any]] = {"binary": _binary, "float": _float, "double": _float}
+def _json_readers(columns: tuple[Column, ...]) -> dict[str, Callable[[Any], Any]]:
+    readers: dict[str, Callable[[Any], Any]] = {"binary": _read_binary, "float": _read_float, "double": _read_float}
     return {c.name.lower(): readers[c.type] for c in columns if c.type in readers}
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-def _binary(value: Any) -> Any:
+def _read_binary(value: Any) -> Any:
     try:
         return bytes.fromhex(value.removeprefix("0x")) if isinstance(value, str) else value
     except ValueError:
         return value
 
 
-def _float(value: Any) -> Any:
+def _read_float(value: Any) -> Any:
     return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
 
 
@@ -120,7 +120,7 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value of any SQL type as JSON has it."""
+    """A value of any SQL type as a JSON value."""
     match value:
         case float():
             return value if math.isfinite(value) else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity")
@@ -139,26 +139,26 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def shown(value: Any) -> str:
-    """A value as a cell of a table for people."""
+def format_cell(value: Any) -> str:
+    """A value as text for a printed table."""
     if value is None:
         return "NULL"
-    found = plain(value)
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    json_value = plain(value)
+    return json_value if isinstance(json_value, str) else json.dumps(json_value, ensure_ascii=False)
 
 
 # keys
 
 
 def key_of(name: str, columns: Sequence[Column], texts: Sequence[str], *, prefix: bool = False) -> tuple[Any, ...]:
-    """A key from the command line: a text for each column, or one JSON array of them."""
+    """Parses a key from the command line: one text per column, or one JSON array of values."""
     names = [c.name for c in columns]
-    listed = _listed(texts[0]) if len(texts) == 1 else None
-    if listed is not None and (len(listed) == len(columns) or (prefix and len(listed) <= len(columns))):
-        row = row_from_json(dict(zip(names, listed, strict=False)), columns)
+    values = _json_array(texts[0]) if len(texts) == 1 else None
+    if values is not None and (len(values) == len(columns) or (prefix and len(values) <= len(columns))):
+        row = row_from_json(dict(zip(names, values, strict=False)), columns)
         return tuple(row.values())
     if len(texts) > len(columns) or (len(texts) < len(columns) and not prefix):
-        raise BadKey(name=name, columns=names, reason=f"got {len(listed or texts)} values")
+        raise BadKey(name=name, columns=names, reason=f"got {len(values or texts)} values")
     return tuple(_key_value(name, names, c, t) for c, t in zip(columns, texts, strict=False))
 
 
@@ -170,30 +170,31 @@ def _key_value(name: str, names: list[str], column: Column, text: str) -> Any:
         raise BadKey(name=name, columns=names, reason=reason) from None
 
 
-def _listed(text: str) -> list[Any] | None:
+def _json_array(text: str) -> list[Any] | None:
+    """The values of a text that is a JSON array; None for any other text."""
     if not text.lstrip().startswith("["):
         return None
     try:
-        found = from_json(text)
+        parsed = from_json(text)
     except ValueError:
         return None
-    return found if isinstance(found, list) else None
+    return parsed if isinstance(parsed, list) else None
 
 
 def keys_of(name: str, columns: Sequence[Column], texts: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Several keys: each text one, or, of a composite key, all texts together one."""
-    if len(columns) == 1 or any(_listed(t) is not None for t in texts):
+    """Parses one key per text. For a composite key, all texts are one key, unless a text is a JSON array."""
+    if len(columns) == 1 or any(_json_array(t) is not None for t in texts):
         return [key_of(name, columns, [t]) for t in texts]
     return [key_of(name, columns, texts)]
 
 
 def rows_of(texts: Iterable[str], columns: Sequence[Column]) -> list[Any]:
-    """Rows from JSON texts, each an object or an array of objects."""
+    """Parses rows from JSON texts, each an object or an array of objects."""
     rows: list[Any] = []
     for number, text in enumerate(texts, 1):
         try:
-            found = from_json(text)
+            parsed = from_json(text)
         except ValueError as error:
             raise DataError(message=f"row {number} is not JSON: {error}; nothing was written", row=number) from None
-        rows += found if isinstance(found, list) else [found]
+        rows += parsed if isinstance(parsed, list) else [parsed]
     return [row_from_json(row, columns) for row in rows]

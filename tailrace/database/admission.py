@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from tailrace.errors import DataError
 from tailrace.store.base import Store
 from tailrace.store.commits import committed
-from tailrace.store.lmdb.lock import runner
+from tailrace.store.documents import Count, Kind
 
-DOCUMENT = "max_lag"
+MAX_LAG_SETTING: Kind[int] = Kind("max_lag", Count)
 MAX_LAG = 1_000_000  # operations; a large epoch takes on that many in seconds
 LONGEST = 5.0  # seconds that one write waits at most
 STEP = 0.01  # seconds between two looks at the lag
@@ -40,7 +40,7 @@ def lag(store: Store) -> Lag:
 
 
 def allowed(store: Store) -> int:
-    return int(store.document(DOCUMENT) or MAX_LAG)
+    return store.document(MAX_LAG_SETTING) or MAX_LAG
 
 
 def allow(store: Store, operations: int) -> None:
@@ -48,12 +48,12 @@ def allow(store: Store, operations: int) -> None:
     if operations < 1:
         raise DataError(message=f"max_lag is a number of operations, at least 1, not {operations}")
     if allowed(store) != operations:
-        store.change_documents({DOCUMENT: operations})
+        store.change_documents({MAX_LAG_SETTING.name: operations})
 
 
 def admit(store: Store) -> None:
     """Wait as long as a write has to wait now."""
     began = time.monotonic()
     delay = lag(store).delay
-    while delay and (left := began + delay - time.monotonic()) > 0 and runner(store.path) and lag(store).delay:
+    while delay and (left := began + delay - time.monotonic()) > 0 and store.holder("runner") and lag(store).delay:
         time.sleep(min(STEP, left))

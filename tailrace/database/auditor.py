@@ -18,7 +18,7 @@ from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import readable
 from tailrace.database.progress import Step
-from tailrace.epochs.expected import Rebuild
+from tailrace.epochs.expected import ExpectedStates
 from tailrace.epochs.maintained import Maintained, maintained, sinks
 from tailrace.errors import EpochFailed
 from tailrace.plan.binding import Query
@@ -31,7 +31,7 @@ from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.pins import Pin
 from tailrace.verify.audit.findings import AuditReport, Finding
 from tailrace.verify.audit.fsck import fsck_documents, fsck_logs, fsck_shards, fsck_tables
-from tailrace.verify.audit.state_entries import Compared, Place, audit_states, may_differ, take_over
+from tailrace.verify.audit.state_entries import Compared, StatesAt, audit_states, may_differ, take_over
 from tailrace.verify.audit.state_names import State, states
 from tailrace.verify.audit.view_rows import Picked, audit_rows
 
@@ -122,7 +122,7 @@ class _Anew:
 
     def __init__(self, store: LmdbStore, spark: SparkSession, subject: Subject, pin: Pin) -> None:
         self._store, self._spark, self._subject, self._pin = store, spark, subject, pin
-        self._live = Place(store.path, pin.epoch)
+        self._live = StatesAt(store.ref, pin.epoch)
 
     def compared(self, beside: LmdbStore) -> Compared:
         wanted = self._subject.wanted
@@ -132,20 +132,20 @@ class _Anew:
         unsure = [s for s in known if may_differ(s) and s.number in found.findings]
         return self._settled(found, right, unsure) if unsure else found
 
-    def _built(self, beside: LmdbStore, wanted: Maintained) -> Place:
-        return Place(beside.path, Rebuild(beside, lambda: self._spark).run(wanted, self._pin.cut))
+    def _built(self, beside: LmdbStore, wanted: Maintained) -> StatesAt:
+        return StatesAt(beside.ref, ExpectedStates(beside, lambda: self._spark).run(wanted, self._pin.cut))
 
     def _known(self, views: Sequence[ViewSink]) -> list[State]:
         numbers = {v.state for v in views} | self._subject.wanted.states_of(views)
         return [s for n, s in sorted(self._subject.states.items()) if n in numbers]
 
-    def _settled(self, first: Compared, right: Place, unsure: Sequence[State]) -> Compared:
+    def _settled(self, first: Compared, right: StatesAt, unsure: Sequence[State]) -> Compared:
         """Compare again what rests on answers that differ: built from those that stand, where they are right enough."""
         wanted, numbers = self._subject.wanted, {s.number for s in unsure}
         views = [v for v in wanted.views if wanted.states_of([v]) & numbers]
         known = self._known(views)
         with scratch(self._store) as beside:
-            take_over(self._spark, self._store, self._live, right, unsure, Place(beside.path, 1))
+            take_over(self._spark, self._store, self._live, right, unsure, StatesAt(beside.ref, 1))
             place = self._built(beside, replace(wanted, views=views))
             again = audit_states(self._spark, self._store, self._live, place, known)
         kept = {n: f for n, f in first.findings.items() if n not in {s.number for s in known}}

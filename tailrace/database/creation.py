@@ -27,7 +27,8 @@ from tailrace.epochs.maintained import Maintained, build_of, chosen, maintained
 from tailrace.epochs.protocol import Epochs
 from tailrace.errors import BuildFailed, EpochFailed, EpochsLocked
 from tailrace.store.base import Store
-from tailrace.store.lmdb.lock import PATIENCE, held
+from tailrace.store.leases import LEASES, kept
+from tailrace.store.locks import EpochLock
 from tailrace.store.pins import Pin, committed_pin, pinned
 from tailrace.verify.comparison import verify
 
@@ -40,14 +41,12 @@ RELEASE = 5.0  # seconds that an interrupted build waits to say that it was left
 class Builder:
     """Makes views of one store. `chunk` is how many rows of tables an epoch of a build takes in."""
 
-    def __init__(self, store: Store, catalog: Catalog, epochs: Epochs, spark: Callable[[], SparkSession]) -> None:
-        self._store, self._catalog, self._epochs, self._spark = store, catalog, epochs, spark
+    def __init__(
+        self, store: Store, catalog: Catalog, epochs: Epochs, lock: EpochLock, spark: Callable[[], SparkSession]
+    ) -> None:
+        self._store, self._catalog, self._epochs, self._lock, self._spark = store, catalog, epochs, lock, spark
         self.chunk = construction.CHUNK
         self._active: set[str] = set()
-
-    def changing(self) -> contextlib.AbstractContextManager[None]:
-        """Catalog changes wait for the epoch under way, in whichever process it is."""
-        return held(self._store.path, "epoch", patience=PATIENCE)
 
     def start(self, views: Sequence[ViewDef], replaces: bool, say: Say) -> int | None:
         """Make views, the caller having the lock: None if they are done, else the build that `finish` goes on with."""
@@ -93,8 +92,9 @@ class Builder:
         """
         self._active.add(name)
         try:
-            self._take_all(name, number, say)
-            self._publish(name, number, say)
+            with kept(self._store, LEASES, construction.lease_key(name)):
+                self._take_all(name, number, say)
+                self._publish(name, number, say)
         except BuildFailed:
             if self._published(name, number):
                 return
@@ -103,7 +103,7 @@ class Builder:
                 self.forget(name)
             raise
         except BaseException:
-            with contextlib.suppress(EpochsLocked), held(self._store.path, "epoch", patience=RELEASE):
+            with contextlib.suppress(EpochsLocked), self._lock.held(RELEASE):
                 self._catalog.own(name, None)
             raise
         finally:
@@ -124,7 +124,7 @@ class Builder:
 
     def forget(self, name: str) -> None:
         """Remove a build and what it has filled so far."""
-        with self.changing():
+        with self._lock.held():
             if (making := self._catalog.making.get(name)) is not None:
                 self._catalog.abandon(making)
             self.clear_leftovers()
@@ -135,7 +135,7 @@ class Builder:
 
     def _advance(self, name: str, number: int) -> Making | None:
         """Take one chunk in; None if there was none left to take."""
-        with self.changing():
+        with self._lock.held():
             build = build_of(self._required(name, number))
             if build.complete:
                 return None
@@ -158,11 +158,11 @@ class Builder:
                 try:
                     self._compare(making.draft, pin, say)
                 except BuildFailed as error:
-                    with self.changing():
+                    with self._lock.held():
                         self._required(name, number)
                         construction.failed(self._store, name, error.reason)
                     raise
-        with self.changing():
+        with self._lock.held():
             self._required(name, number)
             faults.point("build.publish")
             self._catalog.publish(making.draft)
@@ -184,7 +184,7 @@ class Builder:
         return [m for m in self._catalog.making.values() if not self.busy(m) and not m.failed]
 
     def take_over(self, name: str) -> None:
-        with self.changing():
+        with self._lock.held():
             self._catalog.own(name, construction.owner())
 
     def step(self, build: Making, say: Say) -> None:

@@ -31,15 +31,16 @@ from tailrace.database.status import Status, status
 from tailrace.database.table import Table
 from tailrace.database.transaction import Transaction
 from tailrace.database.view import View
-from tailrace.database.waiting import PATIENCE, Latest, Position
+from tailrace.database.waiting import PATIENCE, AtLeast, Latest
 from tailrace.epochs import records
 from tailrace.epochs.maintained import maintained
 from tailrace.epochs.model import Epoch
 from tailrace.epochs.protocol import LARGEST, Epochs
-from tailrace.errors import Closed, NotAStore, StoreError
+from tailrace.errors import Closed, StoreError
 from tailrace.store.lmdb import settings
-from tailrace.store.lmdb.lock import held
 from tailrace.store.lmdb.store import LmdbStore
+from tailrace.store.locks import EpochLock
+from tailrace.store.reference import StoreRef
 from tailrace.types import quoted
 from tailrace.verify.audit.findings import AuditReport, concerned
 from tailrace.verify.audit.view_rows import Picked
@@ -72,9 +73,7 @@ def open(
     max_lag         operations that views may be behind before writers are slowed; kept in the store, 1,000,000 at first
     spark           a session to run in; by default the active one, or a local one started when needed
     """
-    directory = Path(path)
-    if str(path).startswith("hbase://"):
-        raise NotAStore(path=str(path), reason="only embedded stores (a directory) can be opened yet")
+    directory = Path(StoreRef.of(path).location)
     if create and settings.absent(directory):
         size = map_size or settings.MAP_SIZE
         settings.create(
@@ -109,8 +108,9 @@ class Database:
         self._store = store
         self._catalog = Catalog(store)
         self._given, self._session = spark, None
-        self._epochs = Epochs(store, lambda: self.spark, max_epoch)
-        self._builder = Builder(store, self._catalog, self._epochs, lambda: self.spark)
+        self._lock = EpochLock(store)
+        self._epochs = Epochs(store, self._lock, lambda: self.spark, max_epoch)
+        self._builder = Builder(store, self._catalog, self._epochs, self._lock, lambda: self.spark)
         self._guard = threading.Lock()  # of the session; epochs and catalog changes have the store's own locks
         self._asked_to_stop = False
         self._snapshots: set[Snapshot] = set()  # that are open: they are closed with the store
@@ -138,12 +138,12 @@ class Database:
         `progress` is told each step, and while a view is built how many rows of its tables it has.
         """
         self._check()
-        return Runner(self, self._store, self._catalog, self._builder, progress).run(text)
+        return Runner(self, self._store, self._catalog, self._lock, self._builder, progress).run(text)
 
     def query(self, text: str) -> pa.Table:
         """Any SELECT over tables and views, run by Spark at the committed epoch, all at one cut."""
         self._check()
-        return Runner(self, self._store, self._catalog, self._builder).query(text)
+        return Runner(self, self._store, self._catalog, self._lock, self._builder).query(text)
 
     def explain(self, view: str, *, json: bool = False) -> Any:
         """How a view is maintained: a readable tree, or with `json` the same as data."""
@@ -168,7 +168,7 @@ class Database:
 
         return View(self._store, find(), Latest(self._store), find)
 
-    def snapshot(self, *, at_least: Position | None = None, timeout: float | None = PATIENCE) -> Snapshot:
+    def snapshot(self, *, at_least: AtLeast | None = None, timeout: float | None = PATIENCE) -> Snapshot:
         """Tables and views at one cut, the committed one, for as long as the `with` block lasts.
 
         With `at_least` it waits for a cut that covers a position, as reads of views do.
@@ -208,14 +208,14 @@ class Database:
     def refresh(self, progress: Callable[[Epoch], None] | None = None, building: Say | None = None) -> Epoch:
         """Bring every view up to everything logged so far, and builds of views that were left to their end."""
         self._check()
-        with held(self.path, "runner"):
+        with self._store.lock("runner"):
             epoch = self._refresh(progress)
             while left := self._builder.left():
                 self._builder.step(left[0], building or (lambda _: None))
             return epoch
 
     def _refresh(self, progress: Callable[[Epoch], None] | None = None) -> Epoch:
-        with self._builder.changing():
+        with self._lock.held():
             self._builder.clear_leftovers()
             return self._epochs.refresh(maintained(self._catalog), progress)
 
@@ -235,7 +235,7 @@ class Database:
         """
         self._check()
         self._asked_to_stop = False
-        with held(self.path, "runner"):
+        with self._store.lock("runner"):
             _ = self.spark  # Spark takes SIGINT for itself when it starts, so it starts before we do
             self._run(interval, progress, building, until)
 
@@ -310,9 +310,9 @@ class Database:
         if not repair or not any(f.repairable for f in report.findings):
             return report
         say(Step("repairing"))
-        with self._builder.changing():
+        with self._lock.held():
             wrong = concerned(report.findings)
-            Repairer(self._store, self._catalog, self._epochs).repair(
+            Repairer(self._store, self._catalog, self._epochs, self._lock).repair(
                 lambda: auditor.structure(tables=picked.everything), wrong
             )
         return auditor.audit(views, picked, say).after(report)

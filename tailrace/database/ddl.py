@@ -21,6 +21,7 @@ from tailrace.database.query import answer
 from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, UnknownName
 from tailrace.plan.sql.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
 from tailrace.store.base import Store
+from tailrace.store.locks import EpochLock
 
 if TYPE_CHECKING:
     from tailrace.database.database import Database
@@ -40,10 +41,11 @@ class Runner:
         db: Database,
         store: Store,
         catalog: Catalog,
+        lock: EpochLock,
         builder: Builder,
         progress: Say | None = None,
     ) -> None:
-        self._db, self._store, self._catalog, self._builder = db, store, catalog, builder
+        self._db, self._store, self._catalog, self._lock, self._builder = db, store, catalog, lock, builder
         self._say = progress or (lambda _: None)
 
     @cached_property
@@ -106,7 +108,7 @@ class Runner:
     # tables
 
     def _create_table(self, wanted: CreateTable) -> None:
-        with self._builder.changing():
+        with self._lock.held():
             if self._taken(wanted.name, wanted.if_not_exists):
                 return
             if wanted.name in self._catalog.making:
@@ -133,7 +135,7 @@ class Runner:
             self._builder.forget(wanted.name)
             if wanted.name not in known:
                 return
-        with self._builder.changing():
+        with self._lock.held():
             if wanted.kind == "table":
                 self._catalog.drop_table(wanted.name)
             else:
@@ -150,7 +152,7 @@ class Runner:
             self._say(Step("planning"))
             version = self._catalog.version
             views = self._defined(wanted)
-            with self._builder.changing():
+            with self._lock.held():
                 if self._view_taken(wanted):
                     return
                 if self._catalog.version != version:  # what it reads may have been dropped meanwhile
@@ -180,7 +182,7 @@ class Runner:
         made = list(views.values())
         if len(made) < 2 or not self._builder.few(made):
             return 0
-        with self._builder.changing():
+        with self._lock.held():
             if self._catalog.version != version or self._catalog.making:
                 return 0
             try:

@@ -27,9 +27,9 @@ def answer(spark: SparkSession, store: Store, relations: Relations, text: str, p
     fresh = session(spark)
     for name in _mentioned(text):
         if name in relations.views:
-            found = view_frame(fresh, store.path, store.shards, relations.views[name], pin.epoch)
+            found = view_frame(fresh, store, relations.views[name], pin.epoch)
         elif name in relations.tables:
-            found = table_rows(fresh, store.path, store.nodes, relations.tables[name], pin.cut)
+            found = table_rows(fresh, store, relations.tables[name], pin.cut)
         else:
             continue
         found.createOrReplaceTempView(quoted(name))

@@ -17,12 +17,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from tailrace.catalog import construction
 from tailrace.catalog.catalog import Catalog
 from tailrace.epochs.maintained import maintained
+from tailrace.epochs.model import INTENT
 from tailrace.epochs.protocol import Epochs
 from tailrace.errors import EpochFailed
 from tailrace.store.base import Cut
 from tailrace.store.commits import committed
 from tailrace.store.lmdb import mend
 from tailrace.store.lmdb.store import LmdbStore
+from tailrace.store.locks import EpochLock
 from tailrace.verify.audit.findings import Finding, concerned
 from tailrace.verify.audit.fsck import fsck_documents
 from tailrace.verify.audit.state_names import states
@@ -33,8 +35,8 @@ GIVEN_UP = "what it had so far, or the log that it needs, was damaged; create th
 class Repairer:
     """Mends one store. The caller has the epoch lock."""
 
-    def __init__(self, store: LmdbStore, catalog: Catalog, epochs: Epochs) -> None:
-        self._store, self._catalog, self._epochs = store, catalog, epochs
+    def __init__(self, store: LmdbStore, catalog: Catalog, epochs: Epochs, lock: EpochLock) -> None:
+        self._store, self._catalog, self._epochs, self._lock = store, catalog, epochs, lock
 
     def repair(self, structure: Callable[[], list[Finding]], views: Collection[str]) -> None:
         """Mend the structure, as it is found to be now, and compute anew these views and those that rest on it."""
@@ -63,9 +65,15 @@ class Repairer:
             raise
 
     def _taken_back(self) -> set[int]:
-        """Take an open epoch back; the states of which that was not possible."""
-        lost = {state for _, state in mend.roll_back(self._store, committed(self._store).epoch + 1)}
-        self._store.change_documents({"intent": None})
+        """Take an open epoch back, and fence off its tasks; returns the states for which that was not possible.
+
+        The number of that epoch is never used again: a task that outlived its driver may still name it.
+        """
+        intent, done = self._store.document(INTENT), committed(self._store).epoch
+        last = done if intent is None else max(intent.epoch, done)
+        self._lock.fence(burnt=last)
+        lost = {state for epoch in range(last, done, -1) for _, state in mend.roll_back(self._store, epoch)}
+        self._store.change_documents({INTENT.name: None}, term=self._lock.term)
         return lost
 
     def _resting_on(self, numbers: Collection[int]) -> set[str]:

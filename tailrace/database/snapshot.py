@@ -60,7 +60,7 @@ class Snapshot:
     @property
     def position(self) -> int:
         """The last position that it covers: the number of the newest transaction in it."""
-        return self._here().cut.transaction
+        return self._here().cut.position.number
 
     def table(self, name: str) -> SnapshotTable:
         self._here()

@@ -6,12 +6,13 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from msgspec import to_builtins
+
 from tailrace.catalog.catalog import Catalog
 from tailrace.database.admission import Lag, allowed
 from tailrace.epochs import records
 from tailrace.store.base import Store
 from tailrace.store.commits import committed
-from tailrace.store.lmdb.lock import runner
 from tailrace.store.pins import standing
 
 
@@ -49,8 +50,8 @@ class Status:
 def status(store: Store, catalog: Catalog) -> Status:
     done, newest = committed(store), store.newest_cut()
     epochs = records.recent(store)
-    runs, lag = runner(store.path), Lag(newest.operations - done.cut.operations, allowed(store))
-    waiting = store.written_at(done.cut.transaction) if newest.transaction > done.cut.transaction else None
+    runs, lag = store.holder("runner"), Lag(newest.operations - done.cut.operations, allowed(store))
+    waiting = store.written_after(done.cut) if done.cut.is_before(newest) else None
     return Status(
         path=store.path,
         epoch=done.epoch,
@@ -58,7 +59,7 @@ def status(store: Store, catalog: Catalog) -> Status:
         lag_operations=lag.operations,
         lag_seconds=max(0.0, time.time() - waiting) if waiting is not None else 0.0,
         committed_at=done.at or None,
-        runner=runs,
+        runner=None if runs is None else runs._asdict(),
         max_lag=lag.allowed,
         delay=lag.delay if runs else 0.0,
         pins=standing(store),
@@ -90,5 +91,5 @@ def status(store: Store, catalog: Catalog) -> Status:
             }
             for m in sorted(catalog.making.values(), key=lambda m: m.name)
         ],
-        epochs=epochs,
+        epochs=[to_builtins(e) for e in epochs],
     )

@@ -15,10 +15,10 @@ from tailrace import types
 from tailrace.catalog.definition import ViewDef
 from tailrace.codec.convert import key_values
 from tailrace.codec.keys import Direction, KeyCodec
-from tailrace.codec.murmur import place_one
+from tailrace.codec.murmur import hash_bucket
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.weighted import split
-from tailrace.database.waiting import PATIENCE, Moment, Position
+from tailrace.database.waiting import PATIENCE, AtLeast, Moment
 from tailrace.errors import BadKey, Corrupt, SnapshotGone, StoreError
 from tailrace.store.base import ShardSnapshot, Store
 from tailrace.store.lmdb.clip import DIGEST, LIMIT, clip_one
@@ -119,7 +119,7 @@ class View:
 
     @_whole
     def get(
-        self, key: Any = (), *, at_least: Position | None = None, timeout: float | None = PATIENCE
+        self, key: Any = (), *, at_least: AtLeast | None = None, timeout: float | None = PATIENCE
     ) -> dict[str, Any] | None:
         """The row under a key (a tuple if composite), or None."""
         self._wait(at_least, timeout)
@@ -135,7 +135,7 @@ class View:
 
     @_whole
     def get_many(
-        self, keys: Sequence[Any], *, at_least: Position | None = None, timeout: float | None = PATIENCE
+        self, keys: Sequence[Any], *, at_least: AtLeast | None = None, timeout: float | None = PATIENCE
     ) -> pa.Table:
         """The rows under these keys, in their order, those that exist, all of one epoch."""
         self._wait(at_least, timeout)
@@ -158,7 +158,7 @@ class View:
         start: Any = None,
         stop: Any = None,
         limit: int | None = None,
-        at_least: Position | None = None,
+        at_least: AtLeast | None = None,
         timeout: float | None = PATIENCE,
     ) -> pa.Table:
         """All rows, those whose key begins with `prefix`, or those with start <= key < stop; at most `limit`.
@@ -227,7 +227,7 @@ class View:
         if self._placed is None:
             return range(self._store.shards)
         positions, kinds = self._placed
-        return (place_one([values[p] for p in positions], kinds, self._store.shards),)
+        return (hash_bucket([values[p] for p in positions], kinds, self._store.shards),)
 
     def _table(self, rows: list[bytes]) -> pa.Table:
         try:
@@ -246,8 +246,8 @@ class View:
         repeated = pa.array(np.repeat(np.arange(len(values)), weights))
         return self._table(rows).take(repeated)
 
-    def _wait(self, position: Position | None, timeout: float | None) -> None:
-        self._moment.wait(f"view {self.name!r}", position, timeout)
+    def _wait(self, at_least: AtLeast | None, timeout: float | None) -> None:
+        self._moment.wait(f"view {self.name!r}", at_least, timeout)
 
     def _damaged(self, error: Corrupt) -> Corrupt:
         return Corrupt(where=f"a row of view {self.name!r}", reason=error.reason)

@@ -1,4 +1,4 @@
-"""The demo: what Tailrace does, seen from a terminal in two minutes."""
+"""`tailrace demo`: shows what Tailrace does, in a terminal, in two minutes."""
 
 from tailrace.demo.show import run
 

@@ -1,4 +1,4 @@
-"""TPC-H: the tables of the demo and the data that fills them."""
+"""The TPC-H tables of the demo, and the generator of their data."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ TABLES = {
 
 
 def generate(scale: float, directory: Path, tables: Iterable[str] = TABLES) -> dict[str, Path]:
-    """The files of the tables at a scale, made unless they are there."""
+    """Generates the Parquet files of the tables at a scale, unless all exist."""
     files = {name: directory / f"{name}.parquet" for name in tables}
     if not all(file.exists() for file in files.values()):
         directory.mkdir(parents=True, exist_ok=True)
-        wanted = [_generator(), "parquet", "-q", "--overwrite", "-s", str(scale), "-T", ",".join(files)]
-        made = subprocess.run([*wanted, "-o", str(directory)], capture_output=True, text=True)
-        if made.returncode:
-            raise EnvironmentFault(message=f"tpchgen-cli failed: {made.stderr.strip() or made.stdout.strip()}")
+        command = [_generator(), "parquet", "-q", "--overwrite", "-s", str(scale), "-T", ",".join(files)]
+        result = subprocess.run([*command, "-o", str(directory)], capture_output=True, text=True)
+        if result.returncode:
+            raise EnvironmentFault(message=f"tpchgen-cli failed: {result.stderr.strip() or result.stdout.strip()}")
     return files
 
 
 def _generator() -> str:
-    beside = Path(sys.executable).parent / "tpchgen-cli"
-    found = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
-    if found is None:
-        raise EnvironmentFault(message="TPC-H data need tpchgen-cli: `pip install 'tailrace[tpch]'`")
-    return found
+    in_venv = Path(sys.executable).parent / "tpchgen-cli"
+    executable = str(in_venv) if in_venv.exists() else shutil.which("tpchgen-cli")
+    if executable is None:
+        raise EnvironmentFault(message="tpchgen-cli is not installed: run `pip install 'tailrace[tpch]'`")
+    return executable

@@ -1,4 +1,4 @@
-"""A process that reads views by key all the while, and notes how long each read took."""
+"""The demo's reader process: reads views by key until stopped, and measures each read."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ PAUSE = 0.002  # seconds between reads
 
 
 def read(store: str, files: dict[str, Path], times: Queue[list[float]], ready: Barrier, stop: Event) -> None:
-    """Point reads of two views until told to stop; then all their times in seconds."""
+    """Reads two views by key until `stop` is set, then puts the seconds of all reads into `times`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    chosen = random.Random(11)
+    source = random.Random(11)
     customers = pq.read_metadata(files["customer"]).num_rows
     parts = pq.read_metadata(files["part"]).num_rows
-    taken: list[float] = []
+    latencies: list[float] = []
     with tailrace.open(store, create=False) as db:
         spend, prices = db.view("customer_spend"), db.view("part_prices")
         ready.wait(PATIENCE)
         while not stop.is_set():
-            for view, key in ((spend, chosen.randint(1, customers)), (prices, chosen.randint(1, parts))):
+            for view, key in ((spend, source.randint(1, customers)), (prices, source.randint(1, parts))):
                 began = time.perf_counter()
                 view.get(key)
-                taken.append(time.perf_counter() - began)
+                latencies.append(time.perf_counter() - began)
             time.sleep(PAUSE)
-    times.put(taken)
+    times.put(latencies)

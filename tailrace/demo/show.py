@@ -1,4 +1,4 @@
-"""What the demo shows, step by step."""
+"""The steps of the demo, and what each prints."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tailrace.demo.views import EXAMPLES, Example
 from tailrace.errors import StoreError
 from tailrace.verify.comparison import Report
 
-QUICK = "-XX:TieredStopAtLevel=1"  # so short a run is better off with code compiled quickly than well
+QUICK = "-XX:TieredStopAtLevel=1"  # the run is too short to gain from the optimising compiler
 
 
 def run(*, scale: float, seconds: float, rate: int, directory: Path | None) -> bool:
-    """Show everything; whether every view was verified."""
+    """Runs the demo. True if every view was verified."""
     began = time.monotonic()
     os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK)
-    with _place(directory) as place:
+    with _demo_directory(directory) as root:
         show = Show(terminal.console())
         show.say("[bold]Tailrace[/bold] keeps SQL views fresh while the rows under them change.")
-        files = show.generate(scale, place / "data")
-        with tailrace.open(place / "store") as db:
+        files = show.generate(scale, root / "data")
+        with tailrace.open(root / "store") as db:
             show.load(db, files)
             show.build(db)
             measured = show.stream(db, files, seconds, rate)
@@ -42,17 +42,17 @@ def run(*, scale: float, seconds: float, rate: int, directory: Path | None) -> b
             reports = show.verify(db)
         ok = show.close(measured, reports, time.monotonic() - began)
         if directory is not None:
-            show.say(f"The store is in {place / 'store'}: try `tailrace status {place / 'store'}`.")
+            show.say(f"The store is in {root / 'store'}: try `tailrace status {root / 'store'}`.")
         return ok
 
 
 @contextmanager
-def _place(directory: Path | None) -> Iterator[Path]:
+def _demo_directory(directory: Path | None) -> Iterator[Path]:
     if directory is None:
-        with tempfile.TemporaryDirectory(prefix="tailrace-demo-", ignore_cleanup_errors=True) as made:
-            yield Path(made)
+        with tempfile.TemporaryDirectory(prefix="tailrace-demo-", ignore_cleanup_errors=True) as temporary:
+            yield Path(temporary)
     elif (directory / "store").exists():
-        raise StoreError(message=f"{directory / 'store'} is there already; remove it or choose another --dir")
+        raise StoreError(message=f"{directory / 'store'} already exists; remove it or choose another --dir")
     else:
         yield directory
 
@@ -95,7 +95,7 @@ class Show:
             return loading.load(table, [file], None, lambda step: progress.update(task, completed=step.done))
 
     def build(self, db: Database) -> None:
-        self._title("Views", "each built over the loaded tables by Spark, then stored as a table of its own.")
+        self._title("Views", "Spark builds each view from the loaded tables; the store keeps it as a keyed table.")
         with self._bar() as progress:
             progress.add_task("starting Spark", total=None)
             db.spark  # noqa: B018
@@ -103,54 +103,54 @@ class Show:
             began = time.monotonic()
             self._build(db, example)
             rows = db.view(example.name).scan().num_rows
-            taken = time.monotonic() - began
-            self.say(f"   {example.name:16} {rows:>7,} rows  {taken:5.1f} s  [dim]{example.kind}[/dim]")
+            seconds = time.monotonic() - began
+            self.say(f"   {example.name:16} {rows:>7,} rows  {seconds:5.1f} s  [dim]{example.kind}[/dim]")
 
     def _build(self, db: Database, example: Example) -> None:
         with self._bar() as progress:
             task = progress.add_task(example.name, total=None)
             db.sql(
                 f"CREATE MATERIALIZED VIEW {example.name} AS {example.sql}",
-                lambda said: progress.update(task, description=f"{example.name}: {said}"),
+                lambda message: progress.update(task, description=f"{example.name}: {message}"),
             )
 
     def stream(self, db: Database, files: dict[str, Path], seconds: float, rate: int) -> Measured:
         self._title(
             "Changes",
-            f"for {seconds:g} s one process inserts, updates and deletes orders and their items, and\n"
-            "   another reads views. An epoch takes what was written since the last, for all views at once.",
+            f"for {seconds:g} s, one process inserts, updates and deletes orders and their items, and\n"
+            "   another reads views. Each epoch applies the changes since the previous one to all views.",
         )
         with self._bar() as progress:
             task = progress.add_task("first epoch", total=seconds)
             first = warm(db)
             self.say(
                 f"   epoch {first.number:>3}  {first.operations:>6,} operations  {first.seconds:5.2f} s"
-                "  [dim]the first: Spark compiles the plans[/dim]"
+                "  [dim]the first epoch: Spark compiles the plans[/dim]"
             )
             progress.update(task, description="streaming")
 
-            def tell(applied: Applied, so_far: float) -> None:
+            def on_epoch(applied: Applied, elapsed: float) -> None:
                 self.say(_line(applied))
-                progress.update(task, completed=min(so_far, seconds))
+                progress.update(task, completed=min(elapsed, seconds))
 
-            return stream(db, files, seconds, rate, tell)
+            return stream(db, files, seconds, rate, on_epoch)
 
     def reads(self, db: Database) -> None:
-        self._title("Reads", "a row of a view by its key, all views as of the same moment.")
+        self._title("Reads", "one row of a view by its key; all views show the same epoch.")
         spend = db.view("customer_spend").scan(limit=1).to_pylist()
-        wanted: list[tuple[str, Any]] = [("customer_spend", spend[0]["o_custkey"])] if spend else []
-        wanted += [("part_prices", 1), ("nation_revenue", "FRANCE"), ("totals", ())]
-        for name, key in wanted:
+        keys: list[tuple[str, Any]] = [("customer_spend", spend[0]["o_custkey"])] if spend else []
+        keys += [("part_prices", 1), ("nation_revenue", "FRANCE"), ("totals", ())]
+        for name, key in keys:
             view = db.view(name)
-            view.get(key)
+            view.get(key)  # the first read is not measured
             began = time.perf_counter()
             row = view.get(key)
-            taken = time.perf_counter() - began
-            shown = ", ".join(f"{k} {text.shown(v)}" for k, v in (row or {}).items())
-            self.say(f"   {name:16} [dim]{taken * 1e6:4.0f} µs[/dim]  {shown or 'no such row'}")
+            seconds = time.perf_counter() - began
+            values = ", ".join(f"{k} {text.format_cell(v)}" for k, v in (row or {}).items())
+            self.say(f"   {name:16} [dim]{seconds * 1e6:4.0f} µs[/dim]  {values or 'no such row'}")
 
     def verify(self, db: Database) -> list[Report]:
-        self._title("Proof", "every view recomputed from the tables by plain Spark SQL at its cut, and compared.")
+        self._title("Proof", "plain Spark SQL recomputes every view from the tables at its cut; both must be equal.")
         reports = []
         for name in (example.name for example in EXAMPLES):
             began = time.monotonic()
@@ -159,29 +159,29 @@ class Show:
                 report = db.verify(name)
             reports.append(report)
             verdict = "[green]ok[/green]" if report.ok else "[bold red]DIFFERS[/bold red]"
-            wrong = "" if report.ok else f"  {report.missing:,} missing, {report.extra:,} extra"
-            taken = time.monotonic() - began
-            self.say(f"   {name:16} {report.rows:>7,} rows  {taken:5.1f} s  {verdict}{wrong}")
+            difference = "" if report.ok else f"  {report.missing:,} missing, {report.extra:,} extra"
+            seconds = time.monotonic() - began
+            self.say(f"   {name:16} {report.rows:>7,} rows  {seconds:5.1f} s  {verdict}{difference}")
         return reports
 
     def close(self, measured: Measured, reports: list[Report], seconds: float) -> bool:
-        right = sum(report.ok for report in reports)
-        fresh, reads = measured.freshness, measured.reads
-        took = [applied.epoch.seconds for applied in measured.epochs]
+        verified = sum(report.ok for report in reports)
+        freshness, reads = measured.freshness, measured.reads
+        epoch_seconds = [applied.epoch.seconds for applied in measured.epochs]
         rate = measured.operations / measured.seconds if measured.seconds else 0.0
         rows = (
             ("operations, all views maintained", f"{measured.operations:,}"),
             ("operations per second", f"{rate:,.0f}"),
-            ("epochs", f"{len(took):,} of {percentile(took, 0.5):.2f} s (median)"),
-            ("freshness p50 / p99", f"{percentile(fresh, 0.5):.2f} s / {percentile(fresh, 0.99):.2f} s"),
-            ("point reads meanwhile", f"{len(reads):,}"),
+            ("epochs", f"{len(epoch_seconds):,} of {percentile(epoch_seconds, 0.5):.2f} s (median)"),
+            ("freshness p50 / p99", f"{percentile(freshness, 0.5):.2f} s / {percentile(freshness, 0.99):.2f} s"),
+            ("point reads in that time", f"{len(reads):,}"),
             ("read latency p50 / p99", f"{_ms(percentile(reads, 0.5))} / {_ms(percentile(reads, 0.99))}"),
             ("rows in views", f"{sum(report.rows for report in reports):,}"),
-            ("views verified", f"{right} of {len(reports)}"),
+            ("views verified", f"{verified} of {len(reports)}"),
         )
         self._console.print()
         self._console.print(terminal.grid(["figure", "value"], rows, [False, True], f"In {seconds:.0f} s"))
-        return right == len(reports)
+        return verified == len(reports)
 
 
 def _line(applied: Applied) -> str:

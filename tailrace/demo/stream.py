@@ -1,7 +1,6 @@
-"""The live part of the demo: a writer and a reader at work in processes of their own while epochs run here.
+"""The live part of the demo: a writer process and a reader process run while this process runs epochs.
 
-Freshness is the time from the moment a write was durable to the commit of the epoch that covers it: how
-old the newest row missing from a view can be.
+Freshness is the time from the moment a write is durable to the commit of the epoch that covers it.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from pathlib import Path
 
 from tailrace.database.database import Database
 from tailrace.demo.reader import read
-from tailrace.demo.writer import PATIENCE, Noted, write
+from tailrace.demo.writer import PATIENCE, WriteNote, write
 from tailrace.epochs.model import Epoch
 from tailrace.errors import EnvironmentFault
 
 
 @dataclass(frozen=True)
 class Applied:
-    """An epoch, when it was committed, and how far behind the views were right after it."""
+    """An epoch, the time of its commit, and the lag of the views right after it."""
 
     epoch: Epoch
     at: float
@@ -35,10 +34,10 @@ class Applied:
 
 @dataclass(frozen=True)
 class Measured:
-    """What the stream came to."""
+    """The measurements of the stream."""
 
     epochs: list[Applied]
-    writes: list[Noted]
+    writes: list[WriteNote]
     reads: list[float]
     seconds: float
 
@@ -48,35 +47,35 @@ class Measured:
 
     @property
     def freshness(self) -> list[float]:
-        """For each write, the seconds until readers of the views could see it."""
-        cuts = [applied.epoch.cut.transaction for applied in self.epochs]
-        found = []
-        for noted in self.writes:
-            place = bisect.bisect_left(cuts, noted.transaction)
-            if place < len(cuts):
-                found.append(max(0.0, self.epochs[place].at - noted.at))
-        return found
+        """For each write that an epoch covers, the seconds until readers could see it."""
+        cuts = [applied.epoch.cut.position.number for applied in self.epochs]
+        seconds = []
+        for note in self.writes:
+            covering = bisect.bisect_left(cuts, note.transaction)
+            if covering < len(cuts):
+                seconds.append(max(0.0, self.epochs[covering].at - note.at))
+        return seconds
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """The smallest value that at least `part` of all values do not exceed; 0 of none."""
+    """The smallest value that at least `part` of all values do not exceed; 0 if there are no values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0
 
 
 def warm(db: Database) -> Epoch:
-    """The first epoch, with a few changes that leave all keys as they are."""
+    """Runs the first epoch, over a few updates that change no keys."""
     for name, column in (("orders", "o_totalprice"), ("lineitem", "l_discount")):
         table = db.table(name)
-        some = next(table.batches()).slice(0, 100).select([*table.key, column]).to_pylist()
-        table.update_many([{**row, column: row[column] + Decimal("0.01")} for row in some])
+        rows = next(table.batches()).slice(0, 100).select([*table.key, column]).to_pylist()
+        table.update_many([{**row, column: row[column] + Decimal("0.01")} for row in rows])
     return db.refresh()
 
 
 def stream(
-    db: Database, files: dict[str, Path], seconds: float, rate: int, tell: Callable[[Applied, float], None]
+    db: Database, files: dict[str, Path], seconds: float, rate: int, on_epoch: Callable[[Applied, float], None]
 ) -> Measured:
-    """Keep the views fresh for some seconds while rows change; `tell` hears of each epoch, and when."""
+    """Runs epochs for some seconds while rows change. Calls `on_epoch` with each epoch and the seconds elapsed."""
     processes = multiprocessing.get_context("spawn")
     notes, times = processes.Queue(), processes.Queue()
     ready, stop = processes.Barrier(3), processes.Event()
@@ -89,13 +88,13 @@ def stream(
     try:
         _wait_for(ready)
         began = time.time()
-        epochs = _epochs(db, began, seconds, tell)
+        epochs = _run_epochs(db, began, seconds, on_epoch)
         stop.set()
         writes, reads = list(iter(lambda: notes.get(timeout=PATIENCE), None)), times.get(timeout=PATIENCE)
-        _note(db, db.refresh(), epochs, began, tell)
+        _record_epoch(db, db.refresh(), epochs, began, on_epoch)
         return Measured(epochs, writes, reads, epochs[-1].at - began if epochs else 0.0)
     except queue.Empty:
-        raise EnvironmentFault(message="the demo's writer or reader died") from None
+        raise EnvironmentFault(message="the demo's writer or reader process died") from None
     finally:
         stop.set()
         for child in children:
@@ -107,24 +106,26 @@ def _wait_for(ready: threading.Barrier) -> None:
     try:
         ready.wait(PATIENCE)
     except threading.BrokenBarrierError:
-        raise EnvironmentFault(message="the demo's writer or reader did not start") from None
+        raise EnvironmentFault(message="the demo's writer or reader process did not start") from None
 
 
-def _epochs(db: Database, began: float, seconds: float, tell: Callable[[Applied, float], None]) -> list[Applied]:
+def _run_epochs(
+    db: Database, began: float, seconds: float, on_epoch: Callable[[Applied, float], None]
+) -> list[Applied]:
     epochs: list[Applied] = []
     end = time.monotonic() + seconds
     db.run(
         interval=0.02,
-        progress=lambda epoch: _note(db, epoch, epochs, began, tell),
+        progress=lambda epoch: _record_epoch(db, epoch, epochs, began, on_epoch),
         until=lambda: time.monotonic() >= end,
     )
     return epochs
 
 
-def _note(
-    db: Database, epoch: Epoch, epochs: list[Applied], began: float, tell: Callable[[Applied, float], None]
+def _record_epoch(
+    db: Database, epoch: Epoch, epochs: list[Applied], began: float, on_epoch: Callable[[Applied, float], None]
 ) -> None:
     if epoch.operations:
-        now = db.status()
-        epochs.append(Applied(epoch, now.committed_at or time.time(), now.lag_operations, now.lag_seconds))
-        tell(epochs[-1], time.time() - began)
+        status = db.status()
+        epochs.append(Applied(epoch, status.committed_at or time.time(), status.lag_operations, status.lag_seconds))
+        on_epoch(epochs[-1], time.time() - began)

@@ -1,4 +1,4 @@
-"""The views of the demo, one of each kind."""
+"""The views of the demo, one for each kind of query."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Example(NamedTuple):
-    """A view: what it is for, and its SQL."""
+    """A view: its name, the kind of query it shows, and its SQL."""
 
     name: str
     kind: str
@@ -44,7 +44,7 @@ EXAMPLES = (
     ),
     Example(
         "customer_orders",
-        "LEFT JOIN, customers without orders too",
+        "LEFT JOIN, including customers without orders",
         """SELECT c_custkey, c_name, COUNT(o_orderkey) AS orders
            FROM customer LEFT JOIN orders ON c_custkey = o_custkey GROUP BY c_custkey, c_name""",
     ),

@@ -5,19 +5,26 @@ state = rule(tables at a cut)        of every state of the views, with nothing t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+
+from pyspark.sql import SparkSession
 
 from tailrace.catalog import construction
 from tailrace.epochs.maintained import Maintained
 from tailrace.epochs.protocol import Epochs
 from tailrace.plan.nodes import tables
-from tailrace.store.base import Cut
+from tailrace.store.base import Cut, Store
+from tailrace.store.locks import Unlocked
 from tailrace.store.parts import Bounds, Part, next_chunk
 from tailrace.task.assignment import Assignment
 
 
-class Rebuild(Epochs):
+class ExpectedStates(Epochs):
     """Fills the empty shards of a scratch store; in the same ways as views are built, so memory is that of a chunk."""
+
+    def __init__(self, scratch: Store, spark: Callable[[], SparkSession]) -> None:
+        super().__init__(scratch, Unlocked(), spark)
 
     def run(self, maintained: Maintained, cut: Cut) -> int:
         """Fill views and their states from the tables at a cut; the epoch at which they can be read."""

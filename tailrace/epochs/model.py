@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 from tailrace.catalog.construction import Load
 from tailrace.plan.policy import Way
 from tailrace.store.base import Cut
+from tailrace.store.documents import Count, Document, Kind, Number
 
 
 @dataclass(frozen=True)
@@ -32,36 +32,27 @@ class Epoch:
         return self.operations / self.seconds if self.seconds else 0.0
 
 
-class Intent(NamedTuple):
-    """An epoch that is begun: its end, how views with a choice are refreshed, and the chunk that a build takes in.
+class Intent(Document, frozen=True):
+    """An epoch that has begun: its end, how views with a choice are refreshed, and the chunk that a build loads.
 
-    `again` are the states of views that are computed anew, whatever their policy: to mend them. Written down, it stays
-    so however often the epoch is tried.
+    `again` are the states of views that are recomputed whatever their policy, to repair them. The intent is durable:
+    an epoch that is tried again does the same. `term` is that of the epoch lock under which it runs.
     """
 
-    epoch: int
+    epoch: Count
     end: Cut
     ways: dict[str, Way]
     load: Load | None
-    again: frozenset[int] = frozenset()
+    again: tuple[Number, ...] = ()
+    term: Count = 0
+
+    def fits(self, nodes: int) -> bool:
+        bounds = self.load.coming.values() if self.load else ()
+        return all(len(part) == nodes for part in (self.end.offsets, *bounds))
 
     def recomputes(self, view: str) -> bool:
-        """Whether it was chosen for a view to be recomputed."""
+        """Whether this epoch recomputes a view by choice."""
         return view in self.ways and self.ways[view].taken == "recomputed"
 
-    def to_json(self) -> Any:
-        ways = {name: [way.taken, way.reason] for name, way in self.ways.items()}
-        load = None if self.load is None else self.load.to_json()
-        return {
-            "epoch": self.epoch,
-            "end": [self.end.transaction, self.end.offsets],
-            "ways": ways,
-            "load": load,
-            "again": sorted(self.again),
-        }
 
-    @classmethod
-    def from_json(cls, found: Any) -> Intent:
-        ways = {name: Way(*way) for name, way in found["ways"].items()}
-        load = Load.from_json(found["load"]) if found["load"] else None
-        return cls(found["epoch"], Cut.from_json(found["end"]), ways, load, frozenset(found.get("again", ())))
+INTENT: Kind[Intent] = Kind("intent", Intent, expendable=True)

@@ -15,15 +15,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from msgspec import structs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace import faults
 from tailrace.catalog import construction
-from tailrace.catalog.construction import Build, Load
+from tailrace.catalog.construction import BUILDS, Build, Load
 from tailrace.epochs import records
 from tailrace.epochs.maintained import Maintained
-from tailrace.epochs.model import Epoch, Intent
+from tailrace.epochs.model import INTENT, Epoch, Intent
 from tailrace.epochs.recompute import Chosen, replaced
 from tailrace.errors import EpochFailed
 from tailrace.plan.physical.estimate import OVERHEAD
@@ -35,7 +36,8 @@ from tailrace.spark.failures import FAILURES, hopeless, outside, reason
 from tailrace.spark.session import running, session
 from tailrace.spark.stages import Stages, hand_out
 from tailrace.store.base import Cut, Store
-from tailrace.store.commits import Committed, committed
+from tailrace.store.commits import COMMITTED, Committed, committed
+from tailrace.store.locks import Tenure
 from tailrace.store.parts import Part, next_chunk
 from tailrace.store.pins import oldest_pinned
 from tailrace.task.assignment import Assignment, Handed
@@ -64,12 +66,17 @@ def _tasks(shards: int, spark: SparkSession) -> int:
 
 
 class Epochs:
-    """Runs epochs on a store. The caller holds the locks."""
+    """Runs epochs on a store. The caller holds the epoch lock."""
 
     def __init__(
-        self, store: Store, spark: Callable[[], SparkSession], largest: int = LARGEST, small: int = SMALL
+        self,
+        store: Store,
+        tenure: Tenure,
+        spark: Callable[[], SparkSession],
+        largest: int = LARGEST,
+        small: int = SMALL,
     ) -> None:
-        self._store, self._spark, self._largest, self.small = store, spark, largest, small
+        self._store, self._tenure, self._spark, self._largest, self.small = store, tenure, spark, largest, small
         self.overhead = OVERHEAD
         self._looked: tuple[Cut, Cut, dict[int, int]] | None = None
         self._frames: dict[tuple[tuple[int, ...], frozenset[int] | None, int, str | None], Frame] = {}
@@ -80,7 +87,7 @@ class Epochs:
         operations = rows = 0
         refreshed: dict[str, Way] = {}
         done = committed(self._store)
-        while done.cut.transaction < target.transaction or self._store.document("intent"):
+        while done.cut.is_before(target) or self._store.document(INTENT) is not None:
             epoch = self._next(done, maintained)
             if progress:
                 progress(epoch)
@@ -97,7 +104,7 @@ class Epochs:
         return self._next(committed(self._store), maintained, Load(build.name, *chunk) if chunk else None)
 
     def repair(self, maintained: Maintained, views: Mapping[str, int], end: Cut, mend: Callable[[], None]) -> Epoch:
-        """One epoch that computes views (names and states) anew at a cut, and writes what differs; none is open.
+        """One epoch that recomputes views (names and states) at a cut and writes what differs.
 
         At the committed cut it changes nothing but what was wrong; with a later one, and all views, it passes over the
         log up to there without reading it. `mend` is called when the epoch is written down: whatever it changes, what
@@ -105,8 +112,8 @@ class Epochs:
         """
         done = committed(self._store)
         ways = {name: Way("recomputed", MENDED) for name in views}
-        intent = Intent(done.epoch + 1, end, ways, None, frozenset(views.values()))
-        self._store.change_documents({"intent": intent.to_json()})
+        intent = Intent(self._next_number(done), end, ways, None, tuple(sorted(views.values())), self._tenure.term)
+        self._store.change_documents({INTENT.name: intent}, term=intent.term)
         faults.point("epoch.intent")
         mend()
         return self._next(done, maintained)
@@ -122,11 +129,12 @@ class Epochs:
         self._store.sync()
         faults.point("epoch.commit")
         seconds, now = time.monotonic() - began, time.time()
-        document = {"epoch": intent.epoch, "cut": [intent.end.transaction, intent.end.offsets], "at": now}
+        document = Committed(intent.epoch, intent.end, now)
         keep = self.keep(done.epoch)
         noted = records.note(self._store, intent.epoch, intent.end, now, seconds, operations, intent.ways, keep)
         self._store.change_documents(
-            {"committed": document, "intent": None, **noted, **self._moved(intent.load, maintained)}
+            {COMMITTED.name: document, INTENT.name: None, **noted, **self._moved(intent.load, maintained)},
+            term=intent.term,
         )
         faults.point("epoch.committed")
         self.trim()
@@ -134,13 +142,24 @@ class Epochs:
 
     def _intend(self, done: Committed, maintained: Maintained, load: Load | None) -> Intent:
         """The epoch to run: the one left open by a crash, or a new one, written down first."""
-        found = self._store.document("intent")
-        if found is not None and found["epoch"] == done.epoch + 1:
-            return Intent.from_json(found)
+        left, term = self._store.document(INTENT), self._tenure.term
+        if left is not None and left.epoch > done.epoch:
+            return left if left.term == term else self._take_over(left, term)
         end = self._store.cut_after(done.cut, self._largest)
-        intent = Intent(done.epoch + 1, end, self._choose(done.cut, end, maintained), load)
-        self._store.change_documents({"intent": intent.to_json()})
+        intent = Intent(self._next_number(done), end, self._choose(done.cut, end, maintained), load, term=term)
+        self._store.change_documents({INTENT.name: intent}, term=term)
         faults.point("epoch.intent")
+        return intent
+
+    def _next_number(self, done: Committed) -> int:
+        """A number that no epoch has used: a task that outlived its driver may still name one that was taken back."""
+        return max(done.epoch, self._tenure.burnt) + 1
+
+    def _take_over(self, left: Intent, term: int) -> Intent:
+        """An epoch that another process left open, from now on this one's: tasks of the other one are fenced off."""
+        self._store.fence(term)
+        intent = structs.replace(left, term=term)
+        self._store.change_documents({INTENT.name: intent}, term=term)
         return intent
 
     def _build_on(self, done: Committed, intent: Intent, maintained: Maintained, build: Build) -> None:
@@ -153,7 +172,7 @@ class Epochs:
         coming = build.loaded if load is None else load.coming
         concerned |= {table for table, bounds in coming.items() if build.loaded.get(table) != bounds}
         part = Part(build.loaded, coming)
-        work = Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end, part=part)
+        work = self._assignment(done, intent, part)
         only = Maintained(maintained.tables, build.views, build.states)
         size = sum(operations.get(table, 0) for table in concerned) + (load.rows if load else 0)
         # at first a view without GROUP BY gets its one row, which is there even if no row ever comes
@@ -195,7 +214,8 @@ class Epochs:
     def _moved(self, load: Load | None, maintained: Maintained) -> dict[str, Any]:
         """The documents that move a build past the chunk it has taken in, unless it was given up."""
         build = next((b for b in maintained.builds if load is not None and b.name == load.build), None)
-        if load is None or build is None or self._store.document(f"{construction.PREFIX}{build.name}").get("failed"):
+        document = None if build is None else self._store.document(BUILDS, build.name)
+        if load is None or build is None or document is None or document.failed:
             return {}
         return construction.moved(build, load)
 
@@ -213,9 +233,9 @@ class Epochs:
         """Apply the epoch to all views; the number of view rows written."""
         if not maintained.count:
             return 0
-        work = Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end)
+        work = self._assignment(done, intent)
         chosen = [v for v in maintained.chosen if v.state in intent.again or intent.recomputes(v.name)]
-        again = {v.state for v in chosen} | intent.again
+        again = {v.state for v in chosen} | set(intent.again)
         planned = [*maintained.views, *(v.sink for v in maintained.chosen if v.sink is not None)]
         views = [v for v in planned if v.state not in again]
         rows = 0
@@ -229,6 +249,9 @@ class Epochs:
         queries = [v for v in chosen if v.sink is None]
         return rows + self._recompute(work, replace(maintained, views=anew), queries, others)
 
+    def _assignment(self, done: Committed, intent: Intent, part: Part | None = None) -> Assignment:
+        return Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end, part=part, term=intent.term)
+
     def _recompute(
         self, work: Assignment, maintained: Maintained, queries: Sequence[Chosen], others: frozenset[int]
     ) -> int:
@@ -236,13 +259,13 @@ class Epochs:
 
         States that other views keep (`others`) were brought to the epoch by deltas before.
         """
-        work = replace(work, start=None, fixed=others, reset=True)
+        work = structs.replace(work, start=None, fixed=others, reset=True)
         planned = maintained.views
         rows = self._work(work, maintained, None, self._size(maintained)) if planned else 0
         for view in queries:
             rows += self._store_query(work, view, self._counted(maintained, view.tables))
         views = [*(v.state for v in planned), *(v.state for v in queries)]
-        sweep(self._store, [*views, *maintained.states_of(planned) - others], work.epoch, work.keep)
+        sweep(self._store, [*views, *maintained.states_of(planned) - others], work.epoch, work.keep, work.term)
         return rows
 
     def _size(self, maintained: Maintained) -> int:
@@ -258,7 +281,7 @@ class Epochs:
             tasks = 1 if size <= self.small else _tasks(self._store.shards, spark)
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
             handed = hand_out(spark, work)
-            stages = Stages(spark, self._store.path, self._store.nodes, self._store.shards, tasks, handed)
+            stages = Stages(spark, self._store.ref, self._store.nodes, self._store.shards, tasks, handed)
             return sum(row.rows for row in replaced(spark, self._store, stages, view, work.end).collect())
         except FAILURES as error:
             raise EpochFailed(epoch=work.epoch, reason=f"view {view.name!r}: {self._said(error)}") from error
@@ -266,7 +289,7 @@ class Epochs:
     def build(self, maintained: Maintained, views: Sequence[Chosen], fixed: frozenset[int]) -> None:
         """Fill new views, and their states that nobody keeps yet, from the tables at the committed cut."""
         done = committed(self._store)
-        work = Assignment(done.epoch, done.epoch, None, done.cut, fixed)
+        work = Assignment(done.epoch, done.epoch, None, done.cut, fixed, term=self._tenure.term)
         if planned := [v.sink for v in views if v.sink is not None]:
             only = replace(maintained, views=planned)
             self._work(work, only, None, self._size(only))
@@ -318,7 +341,7 @@ class Epochs:
         plan = (tuple(view.state for view in maintained.views), touched, tasks, build)
         kept = self._frames.get(plan)
         if kept is None:
-            stages = Stages(self._spark(), self._store.path, self._store.nodes, self._store.shards, tasks, handed)
+            stages = Stages(self._spark(), self._store.ref, self._store.nodes, self._store.shards, tasks, handed)
             compiler = Compiler(stages, maintained.tables, maintained.states, touched, blank=blank)
             kept = Frame(compiler.sinks(maintained.views), compiler.reusable)
             if not blank and handed.fixed is None:
@@ -335,5 +358,5 @@ class Epochs:
     def trim(self) -> None:
         """Let go of the log that every view and every reader has behind it."""
         done, pinned = committed(self._store), oldest_pinned(self._store)
-        cut = done.cut if pinned is None or pinned.cut.transaction > done.cut.transaction else pinned.cut
+        cut = done.cut if pinned is None or done.cut.is_before(pinned.cut) else pinned.cut
         self._store.trim(cut)

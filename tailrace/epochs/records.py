@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import structs
+
 from tailrace.plan.policy import Way
 from tailrace.store.base import Cut, Store
-from tailrace.store.commits import PREFIX, name_of
+from tailrace.store.commits import EPOCHS, EpochRecord, Refreshed, key_of
 
 HELD = 32  # epochs that are remembered, if nobody needs older ones
 
@@ -19,26 +21,21 @@ def note(
 
     Those after epoch `keep` stay, however many: somebody follows the epochs from there.
     """
-    gone = [name for name in store.documents(PREFIX) if name <= name_of(min(epoch - HELD, keep))]
-    record = {
-        "epoch": epoch,
-        "cut": [cut.transaction, cut.offsets],
-        "at": at,
-        "operations": operations,
-        "seconds": round(seconds, 3),
-        "refreshed": {name: {"taken": way.taken, "reason": way.reason} for name, way in sorted(ways.items())},
-    }
-    return {name_of(epoch): record, **dict.fromkeys(gone)}
+    oldest = key_of(min(epoch - HELD, keep))
+    gone = [key for key in store.documents(EPOCHS) if key <= oldest]
+    refreshed = {name: Refreshed(way.taken, way.reason) for name, way in sorted(ways.items())}
+    record = EpochRecord(epoch, at, operations, round(seconds, 3), refreshed, cut)
+    return {EPOCHS.at(key_of(epoch)): record, **{EPOCHS.at(key): None for key in gone}}
 
 
-def recent(store: Store) -> list[dict[str, Any]]:
+def recent(store: Store) -> list[EpochRecord]:
     """The records of the last epochs, the newest first."""
-    return [record for _, record in sorted(store.documents(PREFIX).items(), reverse=True)]
+    return [record for _, record in sorted(store.documents(EPOCHS).items(), reverse=True)]
 
 
-def last_way(records: list[dict[str, Any]], view: str) -> dict[str, Any] | None:
+def last_way(records: list[EpochRecord], view: str) -> dict[str, Any] | None:
     """How a view that has a choice was refreshed last: the epoch, what was done, and why."""
     for record in records:
-        if view in record["refreshed"]:
-            return {"epoch": record["epoch"], **record["refreshed"][view]}
+        if view in record.refreshed:
+            return {"epoch": record.epoch, **structs.asdict(record.refreshed[view])}
     return None

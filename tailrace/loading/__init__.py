@@ -1,10 +1,10 @@
-"""Load CSV, JSON lines and Parquet files into a table, in two passes.
+"""Loads CSV, JSON lines and Parquet files into a table, in two passes.
 
-    checking    every row of every file is read and converted; a broken one ends it, with its line
-    writing     the rows are put, CHUNK at a time, each chunk one transaction
+    checking    reads and converts every row of every file; the first bad row raises an error that names its line
+    writing     puts the rows, CHUNK at a time, each chunk in one transaction
 
-So a file that is at fault changes nothing, and memory does not grow with the size of the files: only
-what is small is kept from the first pass for the second.
+A broken file therefore changes nothing. Memory does not grow with the size of the files: the second pass reads them
+again, unless all rows fit in MAX_BUFFERED bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tailrace.loading.files import COMPRESSED, Options, Piece
 __all__ = ["FORMATS", "Options", "Step", "load"]
 
 CHUNK = 50_000  # rows in a transaction
-KEPT = 64 << 20  # bytes of checked rows that are kept for writing, instead of reading them again
+MAX_BUFFERED = 64 << 20  # bytes of checked rows kept in memory for the writing pass
 READERS: dict[str, Callable[[Path, TableDef, Options], Iterator[Piece]]] = {
     "csv": delimited.read,
     "tsv": delimited.read,
@@ -33,7 +33,7 @@ READERS: dict[str, Callable[[Path, TableDef, Options], Iterator[Piece]]] = {
     "parquet": parquet.read,
 }
 FORMATS = tuple(READERS)
-_ENDINGS = {
+_EXTENSIONS = {
     "csv": "csv",
     "tsv": "tsv",
     "jsonl": "jsonl",
@@ -45,7 +45,7 @@ _ENDINGS = {
 
 @dataclass(frozen=True)
 class Step:
-    """How far a load is: its phase, the rows in it so far, and the part done of the whole (0 to 1)."""
+    """The progress of a load: its phase, the rows of this phase so far, and the fraction done of the whole load."""
 
     phase: str
     rows: int
@@ -61,87 +61,87 @@ def load(
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Put the rows of all files into a table, or none if any is broken; the number of rows."""
+    """Puts the rows of all files into a table, or none if a file is broken. Returns the number of rows."""
     files = [_File(Path(p), options or Options()) for p in paths]
     definition = TableDef(0, table.name, tuple(table.columns), tuple(table.key))
-    say = progress or (lambda _: None)
-    kept = _checked(files, definition, say)
+    report = progress or (lambda _: None)
+    buffered = _check(files, definition, report)
     rows = 0
-    for chunk in _chunks(files, definition, "writing", say) if kept is None else _again(kept, say):
+    for chunk in _chunks(files, definition, "writing", report) if buffered is None else _replay(buffered, report):
         table.put_many(chunk)
         rows += chunk.num_rows
     return rows
 
 
-def _checked(files: list[_File], table: TableDef, say: Progress) -> list[pa.RecordBatch] | None:
-    """Go through all files; their rows, unless they are too many to keep."""
-    kept: list[pa.RecordBatch] = []
+def _check(files: list[_File], table: TableDef, report: Progress) -> list[pa.RecordBatch] | None:
+    """Reads and converts all files. Returns their rows, or None if they exceed MAX_BUFFERED."""
+    buffered: list[pa.RecordBatch] = []
     size = 0
-    for chunk in _chunks(files, table, "checking", say):
+    for chunk in _chunks(files, table, "checking", report):
         size += chunk.nbytes
-        if size <= KEPT:
-            kept.append(chunk)
-    return kept if size <= KEPT else None
+        if size <= MAX_BUFFERED:
+            buffered.append(chunk)
+    return buffered if size <= MAX_BUFFERED else None
 
 
-def _again(kept: list[pa.RecordBatch], say: Progress) -> Iterator[pa.RecordBatch]:
-    rows, total = 0, sum(chunk.num_rows for chunk in kept)
-    for chunk in kept:
+def _replay(buffered: list[pa.RecordBatch], report: Progress) -> Iterator[pa.RecordBatch]:
+    rows, total = 0, sum(chunk.num_rows for chunk in buffered)
+    for chunk in buffered:
         yield chunk
         rows += chunk.num_rows
-        say(Step("writing", rows, 0.5 + rows / total / 2))
+        report(Step("writing", rows, 0.5 + rows / total / 2))
 
 
 class _File:
-    """A file and how to read it."""
+    """A file to load, with its format and options."""
 
     def __init__(self, path: Path, options: Options) -> None:
         self.path = path
-        self.kind = options.format or _format(path)
-        self.options = options.for_tabs() if self.kind == "tsv" else options
+        self.kind = options.format or _guess_format(path)
+        self.options = options.with_tabs() if self.kind == "tsv" else options
         if not path.is_file():
-            message = "it is not a file" if path.exists() else "there is no such file"
+            message = "not a file" if path.exists() else "no such file"
             raise BadFile(path=str(path), message=message)
         self.size = path.stat().st_size
         if not self.size:
-            raise BadFile(path=str(path), message="it is empty")
+            raise BadFile(path=str(path), message="the file is empty")
 
     def read(self, table: TableDef) -> Iterator[Piece]:
         return READERS[self.kind](self.path, table, self.options)
 
 
-def _format(path: Path) -> str:
+def _guess_format(path: Path) -> str:
     name = path.name.lower()
-    for ending in COMPRESSED:
-        name = name.removesuffix(ending)
-    ending = name.rpartition(".")[2]
-    if ending not in _ENDINGS:
-        known = ", ".join(f".{e}" for e in _ENDINGS)
-        raise BadFile(path=str(path), message=f"its name does not tell its format ({known}); say --format")
-    return _ENDINGS[ending]
+    for suffix in COMPRESSED:
+        name = name.removesuffix(suffix)
+    extension = name.rpartition(".")[2]
+    if extension not in _EXTENSIONS:
+        known = ", ".join(f".{e}" for e in _EXTENSIONS)
+        message = f"unknown file extension (known: {known}); choose the format with --format"
+        raise BadFile(path=str(path), message=message)
+    return _EXTENSIONS[extension]
 
 
-def _chunks(files: list[_File], table: TableDef, phase: str, say: Progress) -> Iterator[pa.RecordBatch]:
-    """The rows of all files, in batches of at least CHUNK rows but for the last of a file."""
+def _chunks(files: list[_File], table: TableDef, phase: str, report: Progress) -> Iterator[pa.RecordBatch]:
+    """The rows of all files in batches of at most CHUNK rows. Small pieces of a file are combined."""
     total = sum(f.size for f in files)
-    rows, before = 0, 0
+    rows, finished_bytes = 0, 0
     for file in files:
-        waiting: list[pa.RecordBatch] = []
+        pending: list[pa.RecordBatch] = []
         for piece in file.read(table):
-            waiting.append(piece.rows)
+            pending.append(piece.rows)
             rows += piece.rows.num_rows
-            part = (before + piece.done * file.size) / total
-            say(Step(phase, rows, part / 2 if phase == "checking" else 0.5 + part / 2))
-            if sum(b.num_rows for b in waiting) >= CHUNK:
-                yield from _joined(waiting)
-                waiting = []
-        yield from _joined(waiting)
-        before += file.size
+            done = (finished_bytes + piece.done * file.size) / total
+            report(Step(phase, rows, done / 2 if phase == "checking" else 0.5 + done / 2))
+            if sum(b.num_rows for b in pending) >= CHUNK:
+                yield from _rechunk(pending)
+                pending = []
+        yield from _rechunk(pending)
+        finished_bytes += file.size
 
 
-def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Batches as one, cut where it is much larger than a chunk."""
+def _rechunk(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     if not batches:
         return []
-    whole = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return [b.slice(i, CHUNK) for b in whole for i in range(0, b.num_rows, CHUNK)]
+    combined = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return [b.slice(i, CHUNK) for b in combined for i in range(0, b.num_rows, CHUNK)]

@@ -1,7 +1,7 @@
-"""CSV files.
+"""Reads CSV files.
 
-Arrow cuts the lines into fields, all as text; `tailrace.text` makes values of them. When a line is at
-fault, Python's own `csv` goes through the file again to say which, as it counts lines inside quotes too.
+Arrow splits lines into text fields, and `tailrace.codec.text` parses the values. If a line is broken, Python's `csv`
+reads the file again to find its number, because it also counts lines inside quotes.
 
 An empty field is NULL, except a quoted one in a STRING column, which is the empty string.
 """
@@ -23,46 +23,46 @@ from tailrace.codec import text
 from tailrace.codec.convert import to_batch
 from tailrace.codec.schema import TableDef
 from tailrace.errors import BadFile, BadValue, NullKey
-from tailrace.loading.files import Options, Piece, Source, fault, own_names
+from tailrace.loading.files import Options, Piece, Source, match_columns, to_bad_file
 
 BLOCK = 8 << 20  # bytes
 
 
 def read(path: Path, table: TableDef, options: Options) -> Iterator[Piece]:
-    """The rows of a file. Its header names its columns; without one they are the table's, in order."""
+    """The rows of a file. The header names the columns; without one they are the table's columns, in order."""
     width = 0
     try:
         with closing(_records(path, options)) as records:
-            opening = list(islice(records, 2))
-        if not opening:
-            raise BadFile(path=str(path), message="it is empty")
-        header, names = _columns(path, table, options, opening[0])
+            first_two = list(islice(records, 2))
+        if not first_two:
+            raise BadFile(path=str(path), message="the file is empty")
+        header, names = _columns(path, table, options, first_two[0])
         width = len(header)
-        if options.header and len(opening) == 1:
+        if options.header and len(first_two) == 1:
             return
         _refuse_open_quote(path, options)
         yield from _pieces(path, table, options, header, names)
     except pa.ArrowInvalid as error:
-        raise _broken(path, options, width, error) from None
+        raise _find_fault(path, options, width, error) from None
     except OSError as error:
-        raise BadFile(path=str(path), message=f"it cannot be read ({error})") from None
+        raise BadFile(path=str(path), message=f"cannot be read ({error})") from None
 
 
 def _pieces(path: Path, table: TableDef, options: Options, header: list[str], names: list[str]) -> Iterator[Piece]:
     before = 0
     with Source(path) as source:
         for batch in _reader(source, header, options):
-            yield Piece(_converted(path, table, options, batch.rename_columns(names), before), source.done)
+            yield Piece(_convert(path, table, options, batch.rename_columns(names), before), source.done)
             before += batch.num_rows
 
 
 def _columns(
-    path: Path, table: TableDef, options: Options, opening: tuple[int, list[str]]
+    path: Path, table: TableDef, options: Options, first: tuple[int, list[str]]
 ) -> tuple[list[str], list[str]]:
-    """The columns' names as the file has them, and as the table has them."""
-    line, fields = opening
+    """The column names as the file spells them, and as the table does."""
+    line, fields = first
     if options.header:
-        return fields, own_names(path, table, fields, f"line {line}: ")
+        return fields, match_columns(path, table, fields, f"line {line}: ")
     names = table.schema.names
     if len(fields) != len(names):
         message = f"line {line} has {len(fields)} fields, but {table.name!r} has {len(names)} columns"
@@ -71,7 +71,7 @@ def _columns(
 
 
 def _reader(source: Source, header: list[str], options: Options) -> Iterator[pa.RecordBatch]:
-    found = pyarrow.csv.open_csv(
+    batches = pyarrow.csv.open_csv(
         source.stream,
         pyarrow.csv.ReadOptions(block_size=BLOCK, column_names=None if options.header else header),
         pyarrow.csv.ParseOptions(delimiter=options.delimiter, newlines_in_values=True),
@@ -82,10 +82,10 @@ def _reader(source: Source, header: list[str], options: Options) -> Iterator[pa.
             quoted_strings_can_be_null=False,
         ),
     )
-    return iter(found)
+    return iter(batches)
 
 
-def _converted(path: Path, table: TableDef, options: Options, batch: pa.RecordBatch, before: int) -> pa.RecordBatch:
+def _convert(path: Path, table: TableDef, options: Options, batch: pa.RecordBatch, before: int) -> pa.RecordBatch:
     try:
         arrays = [_column(batch.column(name), name, table.schema.field(name).type) for name in batch.schema.names]
         return to_batch(table, pa.RecordBatch.from_arrays(arrays, names=batch.schema.names))
@@ -93,7 +93,7 @@ def _converted(path: Path, table: TableDef, options: Options, batch: pa.RecordBa
         index = before + error.row + options.header
         with closing(_records(path, options)) as records:
             line = next((n for n, _ in islice(records, index, None)), 0)
-        raise fault(path, error, "line", line) from None
+        raise to_bad_file(path, error, "line", line) from None
 
 
 def _column(texts: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
@@ -103,11 +103,11 @@ def _column(texts: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
     return text.array_of(texts, name, kind)
 
 
-# the slow way through a file, to say where its fault is
+# slow reading, to find the line of a fault
 
 
 def _records(path: Path, options: Options, *, strict: bool = False) -> Generator[tuple[int, list[str]], None, None]:
-    """The records of a file, each with the line it begins on; empty lines are passed over, as Arrow does."""
+    """The records of a file, each with the number of its first line. Skips empty lines, as Arrow does."""
     csv.field_size_limit(BLOCK)
     with (
         Source(path) as source,
@@ -121,30 +121,30 @@ def _records(path: Path, options: Options, *, strict: bool = False) -> Generator
             except StopIteration:
                 return
             except csv.Error as error:
-                raise BadFile(path=str(path), message=f"line {line}: {_quotes(error)}", line=line) from None
+                raise BadFile(path=str(path), message=f"line {line}: {_describe_csv_error(error)}", line=line) from None
             if fields:
                 yield line, fields
 
 
 def _lines(path: Path, opened: io.TextIOWrapper) -> Iterator[str]:
-    """The lines of a file; one that Arrow would not take in a block is an error before it fills the memory."""
+    """The lines of a file. Refuses a line longer than BLOCK, which Arrow cannot read, before it fills the memory."""
     number = 1
     while line := opened.readline(BLOCK):
         if len(line) == BLOCK:
-            said = f"line {number} is longer than {BLOCK >> 20} MiB; JSON lines and Parquet may have such values"
-            raise BadFile(path=str(path), message=said, line=number)
+            message = f"line {number} is longer than {BLOCK >> 20} MiB; use JSON lines or Parquet for such values"
+            raise BadFile(path=str(path), message=message, line=number)
         yield line
         number += 1
 
 
-def _quotes(error: csv.Error) -> str:
+def _describe_csv_error(error: csv.Error) -> str:
     if "field limit" in str(error):
         return f"a field is longer than {BLOCK >> 20} MiB, or its quote is not closed"
-    return "a quote is not closed" if "end of data" in str(error) else f"its quotes do not match ({error})"
+    return "a quote is not closed" if "end of data" in str(error) else f"quotes do not match ({error})"
 
 
 def _refuse_open_quote(path: Path, options: Options) -> None:
-    """A quote that is never closed would take all lines after it for one field, without any error."""
+    """Raises BadFile for a quote that is never closed: Arrow would read all later lines as one field, silently."""
     quotes = 0
     with Source(path) as source:
         while data := source.stream.read(BLOCK):
@@ -154,13 +154,13 @@ def _refuse_open_quote(path: Path, options: Options) -> None:
             pass
 
 
-def _broken(path: Path, options: Options, width: int, error: Exception) -> BadFile:
+def _find_fault(path: Path, options: Options, width: int, error: Exception) -> BadFile:
     for line, fields in _records(path, options):
         message = None
         if len(fields) != width:
-            message = f"line {line} has {len(fields)} fields, not {width}"
+            message = f"line {line} has {len(fields)} fields, expected {width}"
         elif any("\udc80" <= char <= "\udcff" for field in fields for char in field):
             message = f"line {line} is not UTF-8"
         if message:
             return BadFile(path=str(path), message=message, line=line)
-    return BadFile(path=str(path), message=f"it cannot be read as CSV ({error})")
+    return BadFile(path=str(path), message=f"cannot be read as CSV ({error})")

@@ -1,4 +1,4 @@
-"""What all kinds of files have in common."""
+"""Code shared by the readers of all file formats: options, decompression, column names, errors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tailrace.errors import BadFile, BadValue, NullKey, UnknownColumn
 
 @dataclass(frozen=True)
 class Options:
-    """How files are to be read.
+    """How to read files.
 
-    format      csv, tsv, jsonl or parquet; by default what a file's name says
-    delimiter   between the fields of a CSV line
-    header      the first line of a CSV file names its columns; else they are the table's, in order
-    null        the text that stands for NULL in a CSV file, when it is not quoted
+    format      csv, tsv, jsonl or parquet; by default guessed from the file's name
+    delimiter   the character between the fields of a CSV line
+    header      whether the first line of a CSV file names its columns; if not, they are the table's, in order
+    null        the unquoted text that means NULL in a CSV file
     """
 
     format: str | None = None
@@ -29,12 +29,12 @@ class Options:
     header: bool = True
     null: str = ""
 
-    def for_tabs(self) -> Options:
+    def with_tabs(self) -> Options:
         return replace(self, delimiter="\t") if self.delimiter == "," else self
 
 
 class Piece(NamedTuple):
-    """Some rows of a file, as the table holds them, and the part of the file read so far (0 to 1)."""
+    """Some rows of a file, converted to the table's types, and the fraction of the file read so far."""
 
     rows: pa.RecordBatch
     done: float
@@ -44,7 +44,7 @@ COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 
 class Source:
-    """A file as a stream of bytes, decompressed if its name says so, that knows how far it was read."""
+    """A file as a byte stream, decompressed according to its name. `done` is the fraction read so far."""
 
     def __init__(self, path: Path) -> None:
         self._size = path.stat().st_size
@@ -64,34 +64,34 @@ class Source:
         self._raw.close()
 
 
-def own_names(path: Path, table: TableDef, names: Iterable[str], where: str) -> list[str]:
-    """The table's own spelling of a file's columns; the file must have all key columns, none twice."""
+def match_columns(path: Path, table: TableDef, names: Iterable[str], where: str) -> list[str]:
+    """The table's spelling of a file's column names. BadFile if a name is unknown or repeated, or a key is missing."""
     known = {n.lower(): n for n in table.schema.names}
-    found: list[str] = []
+    matched: list[str] = []
     for name in names:
         own = known.get(name.strip().lower())
         if own is None:
             columns = ", ".join(table.schema.names)
             message = f"{where}{table.name!r} has no column {brief(name.strip())} (it has {columns})"
             raise BadFile(path=str(path), message=message, column=name)
-        if own in found:
-            raise BadFile(path=str(path), message=f"{where}column {own!r} is there twice", column=own)
-        found.append(own)
+        if own in matched:
+            raise BadFile(path=str(path), message=f"{where}column {own!r} appears twice", column=own)
+        matched.append(own)
     for key in table.key:
-        if key not in found:
-            message = f"{where}there is no column for the key {key!r} of {table.name!r}"
+        if key not in matched:
+            message = f"{where}key column {key!r} of {table.name!r} is missing"
             raise BadFile(path=str(path), message=message, column=key)
-    return found
+    return matched
 
 
-def fault(path: Path, error: BadValue | NullKey | UnknownColumn, place: str, number: int) -> BadFile:
-    """What is wrong with a row, told as a fault of its file: `place` is "line" or "row"."""
+def to_bad_file(path: Path, error: BadValue | NullKey | UnknownColumn, unit: str, number: int) -> BadFile:
+    """Converts the error of a row to an error of its file. `unit` is "line" or "row"."""
     match error:
         case BadValue():
-            said = f"{place} {number}, column {error.column!r}: {error.value} does not fit {error.type}"
+            message = f"{unit} {number}, column {error.column!r}: {error.value} does not fit {error.type}"
         case NullKey():
-            said = f"{place} {number}: key column {error.column!r} is NULL"
+            message = f"{unit} {number}: key column {error.column!r} is NULL"
         case UnknownColumn():
             known = f"(it has {error.columns})"
-            said = f"{place} {number}: {error.table!r} has no column {error.column!r} {known}"
-    return BadFile(path=str(path), message=said, **{place: number, "column": error.data.get("column")})
+            message = f"{unit} {number}: {error.table!r} has no column {error.column!r} {known}"
+    return BadFile(path=str(path), message=message, **{unit: number, "column": error.data.get("column")})

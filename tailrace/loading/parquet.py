@@ -1,4 +1,4 @@
-"""Parquet files."""
+"""Reads Parquet files."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import pyarrow.parquet as pq
 from tailrace.codec.convert import to_batch
 from tailrace.codec.schema import TableDef
 from tailrace.errors import BadFile, BadValue, NullKey
-from tailrace.loading.files import Options, Piece, fault, own_names
+from tailrace.loading.files import Options, Piece, match_columns, to_bad_file
 
 ROWS = 50_000
 
 
 def read(path: Path, table: TableDef, options: Options) -> Iterator[Piece]:
-    """The rows of a file, whose columns may come in any order; those it lacks are NULL."""
+    """The rows of a file. Its columns may be in any order; missing columns are NULL."""
     try:
         with pq.ParquetFile(path) as file:
-            names = own_names(path, table, file.schema_arrow.names, "")
+            names = match_columns(path, table, file.schema_arrow.names, "")
             total, before = file.metadata.num_rows, 0
             for batch in file.iter_batches(ROWS):
                 batch.validate(full=True)
-                yield Piece(_converted(path, table, batch.rename_columns(names), before), (before + 1) / (total + 1))
+                yield Piece(_convert(path, table, batch.rename_columns(names), before), (before + 1) / (total + 1))
                 before += batch.num_rows
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        raise BadFile(path=str(path), message=f"it cannot be read as Parquet ({error})") from None
+        raise BadFile(path=str(path), message=f"cannot be read as Parquet ({error})") from None
 
 
-def _converted(path: Path, table: TableDef, batch: pa.RecordBatch, before: int) -> pa.RecordBatch:
+def _convert(path: Path, table: TableDef, batch: pa.RecordBatch, before: int) -> pa.RecordBatch:
     try:
         return to_batch(table, batch)
     except (BadValue, NullKey) as error:
-        raise fault(path, error, "row", before + error.row + 1) from None
+        raise to_bad_file(path, error, "row", before + error.row + 1) from None

@@ -12,9 +12,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
+
+import msgspec
 
 from tailrace.errors import TailraceError
 from tailrace.types import Column
@@ -36,7 +38,7 @@ class Node:
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        return tuple(getattr(self, f.name) for f in fields(self) if f.metadata.get("input"))
+        return tuple(getattr(self, name) for name in _INPUTS[type(self)])
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -419,8 +421,7 @@ def map_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
         return node
     if isinstance(node, UnionAll):
         return replace(node, branches=tuple(inputs))
-    names = [f.name for f in fields(node) if f.metadata.get("input")]
-    changes: dict[str, Any] = dict(zip(names, inputs, strict=True))
+    changes: dict[str, Any] = dict(zip(_INPUTS[type(node)], inputs, strict=True))
     return replace(node, **changes)
 
 
@@ -440,15 +441,31 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def from_json(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(from_json(v) for v in value)
-    if not isinstance(value, dict):
-        return value
-    data = {k: from_json(v) for k, v in value.items() if k != "node"}
-    if value["node"] in ("Call", "WindowCall"):
-        return (Call if value["node"] == "Call" else WindowCall)(**data)
-    for name in ("table_columns", "output"):
-        if name in data:
-            data[name] = tuple(Column(*c) for c in data[name])
-    return KINDS[value["node"]](**data)
+def from_json(value: Any) -> Node:
+    """The node that `to_json` wrote; `ValueError` says what is wrong with the value."""
+    name = value.get("node") if isinstance(value, dict) else None
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise ValueError(f"no plan node is called {str(name)[:40]!r}")
+    inputs: dict[str, Any] = {n: from_json(value[n]) for n in _INPUTS[kind]}
+    if kind is UnionAll:
+        inputs = {"branches": tuple(from_json(v) for v in msgspec.convert(value["branches"], list[Any]))}
+    rest = {n: v for n, v in value.items() if n != "node" and n not in inputs}
+    checked = msgspec.convert(rest, _PARAMETERS[kind])
+    return kind(**inputs, **{n: getattr(checked, n) for n in checked.__struct_fields__})
+
+
+def _parameters(kind: type[Node]) -> type[msgspec.Struct]:
+    """The fields of a kind of node that are not its inputs, as msgspec validates them."""
+    hints = get_type_hints(kind)
+    own = [f for f in fields(kind) if f.name not in _input_fields(kind) and f.name != "branches"]
+    listed = [(f.name, hints[f.name]) if f.default is MISSING else (f.name, hints[f.name], f.default) for f in own]
+    return msgspec.defstruct(kind.__name__, listed, forbid_unknown_fields=True, kw_only=True)
+
+
+def _input_fields(kind: type[Node]) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind) if f.metadata.get("input"))
+
+
+_PARAMETERS = {kind: _parameters(kind) for kind in KINDS.values()}
+_INPUTS = {kind: _input_fields(kind) for kind in KINDS.values()}

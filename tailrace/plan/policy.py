@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Refresh = Literal["incremental", "auto", "full"]
 POLICIES: tuple[Refresh, ...] = ("incremental", "auto", "full")
 Taken = Literal["deltas", "recomputed"]
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """How an epoch refreshed a view, and why."""
 
     taken: Taken

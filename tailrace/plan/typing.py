@@ -10,7 +10,7 @@ from sqlglot import exp
 from tailrace.errors import SqlError
 from tailrace.plan.nodes import column_of
 from tailrace.plan.outer import null_outer_refs
-from tailrace.plan.sql.dialect import place
+from tailrace.plan.sql.dialect import location
 from tailrace.types import INTEGERS, Column, is_float
 
 _TIMES = ("date", "timestamp", "timestamp_ntz")
@@ -51,7 +51,7 @@ class Types:
             try:
                 answers = self._typer.types(columns, [null_outer_refs(expressions[i]) for i in unknown])
             except ExpressionFault as fault:
-                raise _with_place(fault, [origins[i] if i < len(origins) else None for i in unknown]) from fault
+                raise _with_location(fault, [origins[i] if i < len(origins) else None for i in unknown]) from fault
             self._known.update(zip(((shape, expressions[i]) for i in unknown), answers, strict=True))
         return [self._lookup(columns, shape, e) for e in expressions]
 
@@ -88,7 +88,7 @@ def _family(kind: str) -> str:
     return "time" if kind in _TIMES else kind
 
 
-def _with_place(fault: ExpressionFault, origins: Sequence[exp.Expr | None]) -> SqlError:
+def _with_location(fault: ExpressionFault, origins: Sequence[exp.Expr | None]) -> SqlError:
     index = fault.data.get("index")
     origin = origins[index] if index is not None and index < len(origins) else None
-    return SqlError(message=fault.message, **(place(origin) if origin is not None else {}))
+    return SqlError(message=fault.message, **(location(origin) if origin is not None else {}))

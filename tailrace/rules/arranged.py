@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace import types
-from tailrace.codec.arrays import joined, taken, without
+from tailrace.codec.arrays import drop_prefix, join_cells, take_cells
 from tailrace.codec.keys import KeyCodec
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.sorting import order
@@ -73,7 +73,8 @@ class Arranged:
             picked, weights = net_rows(whole.rows, weights)
         else:
             picked, weights, _ = net_keyed(self.entry_keys(whole), whole.rows, weights)
-        return Net(table.take(pa.array(picked)), taken(whole.rows, picked), weights, taken(whole.groups, picked))
+        rows, groups = take_cells(whole.rows, picked), take_cells(whole.groups, picked)
+        return Net(table.take(pa.array(picked)), rows, weights, groups)
 
     def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
         """Where each row stands: its group, then its identity."""
@@ -83,14 +84,14 @@ class Arranged:
             codec = KeyCodec([types.arrow(self.columns[p].type) for p in self._rest])
             columns = [net.table.column(column(p)) for p in self._rest]
             identities = clip(codec.encode(columns, net.table.num_rows), PART)
-        return joined([net.groups, identities])
+        return join_cells([net.groups, identities])
 
     def writes(self, net: Net, keys: pa.LargeBinaryArray, before: Before) -> Write:
         """What the entries of the delta's rows become."""
         if self.key is None:
             return weighted_write(self.state, keys, net.rows, net.weights, before)
         at, fresh = order(keys)
-        return keyed_write(self.state, keys, joined([ONE, net.rows]), Keyed(at, net.weights[at], fresh))
+        return keyed_write(self.state, keys, join_cells([ONE, net.rows]), Keyed(at, net.weights[at], fresh))
 
     def fetch(self, groups: list[bytes], before: Before) -> Net:
         """All rows of these groups as they were before the epoch."""
@@ -102,9 +103,9 @@ class Arranged:
             found = [value for _, values in there for value in values]
             counts = np.array([len(values) for _, values in there], np.int64)
             names = pa.array([group for group, _ in there], pa.large_binary())
-            owners = taken(names, np.repeat(np.arange(len(there)), counts))
+            owners = take_cells(names, np.repeat(np.arange(len(there)), counts))
         entries = pa.array(found, pa.large_binary())
-        weights, rows = weights_of(entries), without(entries, WIDTH)
+        weights, rows = weights_of(entries), drop_prefix(entries, WIDTH)
         table = pa.Table.from_batches([self._rows.decode(rows)])
         return Net(table, rows, weights, owners)
 

@@ -46,7 +46,7 @@ class Rule(Protocol):
 def located(rows: pa.Table, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     """The keys of these rows, each with the number of its row's shard in front."""
     shards = rows.column(SHARD).to_numpy()
-    return arrays.joined([arrays.strided(shards.astype(">u2")), keys]) if len(keys) else keys
+    return arrays.join_cells([arrays.pack_records(shards.astype(">u2")), keys]) if len(keys) else keys
 
 
 def spread(write: Write) -> Iterator[tuple[int, Write]]:
@@ -62,7 +62,7 @@ def _apart(keys: pa.LargeBinaryArray) -> Iterator[tuple[int, pa.LargeBinaryArray
         return
     edges, data = arrays.offsets(keys)[:-1], np.frombuffer(arrays.content(keys), np.uint8)
     numbers = data[edges].astype(np.int64) << 8 | data[edges + 1]
-    inside = arrays.without(keys, _SHARD.size)
+    inside = arrays.drop_prefix(keys, _SHARD.size)
     starts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1, [len(numbers)])).tolist()
     for start, end in pairwise(starts):
         yield int(numbers[start]), inside.slice(start, end - start), (start, end)

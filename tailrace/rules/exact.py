@@ -1,10 +1,10 @@
-"""Sums of doubles that can be taken apart again.
+"""Exact sums of doubles, from which a value can be subtracted without a rounding error.
 
-    sum = Σ mantissa · 2^exponent        kept as one integer in units of 2^-1127
+    sum = Σ mantissa · 2^exponent        stored as one integer in units of 2^-1127
 
-Adding and subtracting doubles leaves rounding errors behind, which would stay in a view for ever and
-depend on how operations fell into epochs. An integer holds the exact sum, however large the values
-that came and went. NaN and the infinities are counted beside it.
+Adding and subtracting doubles accumulates rounding errors. They would stay in a view forever and depend on how
+operations are split into epochs. An integer holds the exact sum for values of any magnitude. NaN and the infinities
+are counted separately.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import numpy.typing as npt
 from tailrace.delta import Indices
 from tailrace.errors import Corrupt
 
-UNIT = 1127  # the smallest double's mantissa, read as a 53-bit integer, still has an exponent >= -UNIT
+UNIT = 1127  # every finite double is a 53-bit integer times 2^e with e >= -UNIT
 _COUNTS = struct.Struct("<qqqH")
-_BEYOND = 1 << 62  # so many values no group has
-_ZEROS = 1024  # bytes; the square of the largest double has half as many
-_LIMBS = 256  # room for the limb number in a code
+_MAX_COUNT = 1 << 62
+_MAX_ZEROS = 1024  # trailing zero bytes; the square of the largest double has half as many
+_LIMBS = 256  # more than the limbs of any sum: group * _LIMBS + limb is unique
 _HALF = np.uint64(27)
 _MASK = np.uint64(0xFFFFFFFF)
 
-Exact = tuple[int, int, int, int]  # the finite sum, and how many NaN, +inf and -inf
+Exact = tuple[int, int, int, int]  # the sum of the finite values; the counts of NaN, +inf and -inf
 ZERO: Exact = (0, 0, 0, 0)
 
 
@@ -42,23 +42,23 @@ def exact_sums(
         3: np.isneginf(values),
     }
     totals: dict[int, list[int]] = {g: [s, 0, 0, 0] for g, s in sums.items()}
-    for slot, mask in special.items():
+    for position, mask in special.items():
         for group, weight in zip(ids[mask].tolist(), weights[mask].tolist(), strict=True):
-            totals.setdefault(group, [0, 0, 0, 0])[slot] += weight
+            totals.setdefault(group, [0, 0, 0, 0])[position] += weight
     return {g: (t[0], t[1], t[2], t[3]) for g, t in totals.items()}
 
 
 def _finite_sums(ids: Indices, values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]) -> dict[int, int]:
-    mantissas, shifts = _integers(values)
+    mantissas, shifts = _to_integers(values)
     return _limb_sums(ids, np.abs(mantissas).astype(np.uint64), shifts, np.sign(mantissas) * weights)
 
 
 def square_sums(ids: Indices, values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]) -> dict[int, int]:
     """Each group's exact weighted sum of squares of finite values, in units of 2^(-2·UNIT).
 
-    With a mantissa in two halves, m² = a²·2^54 + 2ab·2^27 + b²: none of the three has more than 54 bits.
+    A mantissa is split into halves a and b: m² = a²·2^54 + 2ab·2^27 + b². Each product has at most 54 bits.
     """
-    mantissas, shifts = _integers(values)
+    mantissas, shifts = _to_integers(values)
     size = np.abs(mantissas).astype(np.uint64)
     high, low = size >> _HALF, size & ((np.uint64(1) << _HALF) - np.uint64(1))
     terms = ((high * high, 54), (high * low, 28), (low * low, 0))
@@ -70,8 +70,8 @@ def square_sums(ids: Indices, values: npt.NDArray[np.float64], weights: npt.NDAr
     )
 
 
-def _integers(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Finite doubles as integers of 53 bits, and by how many bits each is to be shifted to count units of 2^-UNIT."""
+def _to_integers(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Finite doubles as 53-bit integers, and the left shift that converts each to units of 2^-UNIT."""
     fractions, exponents = np.frexp(values)
     return np.ldexp(fractions, 53).astype(np.int64), exponents.astype(np.int64) - 53 + UNIT
 
@@ -79,8 +79,7 @@ def _integers(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], n
 def _limb_sums(
     ids: Indices, size: npt.NDArray[np.uint64], shifts: npt.NDArray[np.int64], signed: npt.NDArray[np.int64]
 ) -> dict[int, int]:
-    """Σ size · 2^shift · signed per group: each number of up to 54 bits is cut into pieces of 32 bits at fixed
-    positions, and pieces are summed as integers."""
+    """Σ size · 2^shift · signed per group. Each size of up to 54 bits is split into 32-bit limbs, which are summed."""
     limbs, bits = shifts >> 5, (shifts & 31).astype(np.uint64)
     low, high = (size & _MASK) << bits, (size >> np.uint64(32)) << bits
     pieces = (low & _MASK, (low >> np.uint64(32)) + (high & _MASK), high >> np.uint64(32))
@@ -101,7 +100,7 @@ def add(left: Exact, right: Exact) -> Exact:
 
 
 def to_bytes(value: Exact) -> bytes:
-    """Counts, then the integer without its trailing zero bytes."""
+    """The counts of NaN and infinities, the number of trailing zero bytes, then the integer without those bytes."""
     if value == ZERO:
         return b""
     total, *counts = value
@@ -114,15 +113,15 @@ def from_bytes(data: bytes) -> Exact:
     if not data:
         return ZERO
     if len(data) <= _COUNTS.size:
-        raise Corrupt(where="a sum of doubles", reason=f"{len(data)} bytes are too few")
+        raise Corrupt(where="a sum of doubles", reason=f"it is too short ({len(data)} bytes)")
     nan, positive, negative, zeros = _COUNTS.unpack_from(data)
-    if zeros > _ZEROS or any(abs(n) >= _BEYOND for n in (nan, positive, negative)):
-        raise Corrupt(where="a sum of doubles", reason="there is no such sum")
+    if zeros > _MAX_ZEROS or any(abs(n) >= _MAX_COUNT for n in (nan, positive, negative)):
+        raise Corrupt(where="a sum of doubles", reason="its counts are out of range")
     return int.from_bytes(data[_COUNTS.size :], "little", signed=True) << (8 * zeros), nan, positive, negative
 
 
 def to_double(value: Exact) -> float:
-    """The nearest double of the exact sum, as IEEE arithmetic treats NaN and infinities."""
+    """The double nearest to the exact sum. NaN and infinities add as in IEEE arithmetic."""
     total, nan, positive, negative = value
     if nan or (positive and negative):
         return math.nan

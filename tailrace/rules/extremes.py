@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import types
-from tailrace.codec.arrays import joined, normalise, taken
+from tailrace.codec.arrays import join_cells, normalise, take_cells
 from tailrace.codec.keys import KeyCodec
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.sorting import order
-from tailrace.codec.weighted import changed, row_of
+from tailrace.codec.weighted import add_weights, row_of
 from tailrace.delta import Indices
 from tailrace.rules.before import Before
 from tailrace.store.base import Write
@@ -95,17 +95,17 @@ def move(
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     column, owners, weights = normalise(column.take(pa.array(there))), ids[there], weights[there]
     sort_keys = values.order.encode([column], len(there))
-    entries = joined([taken(groups, owners), clip(sort_keys, PART)])
+    entries = join_cells([take_cells(groups, owners), clip(sort_keys, PART)])
     first, changes = _summed(entries, weights)
     stored = values.codec.encode(pa.table({"x": column.take(pa.array(first))}))
-    keys, owners = taken(entries, first), owners[first]
+    keys, owners = take_cells(entries, first), owners[first]
     olds = before.values(values.state, keys)
-    was, news = changed(values.state, olds, stored, changes)
+    was, news = add_weights(values.state, olds, stored, changes)
     came, gone = was == 0, was + changes == 0
     count = np.zeros(len(groups), dtype=np.int64)
     np.add.at(count, owners[came], 1)
     np.subtract.at(count, owners[gone], 1)
-    moved = Moved(count, owners, stored, taken(sort_keys, first), keys, came, gone)
+    moved = Moved(count, owners, stored, take_cells(sort_keys, first), keys, came, gone)
     return moved, Write(values.state, keys, news, olds)
 
 

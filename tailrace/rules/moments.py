@@ -1,9 +1,9 @@
-"""Variance and standard deviation, from sums that can be taken apart again.
+"""Variance and standard deviation, from exact sums that support subtraction.
 
     m = Σ (x - mean)²  =  (n · Σx² - (Σx)²) / n        VAR_POP = m / n        VAR_SAMP = m / (n - 1)
 
-As doubles the two terms of the difference would cancel each other's digits away. Both sums are kept as exact
-integers (see `exact`), so the difference is exact too and is rounded once, whatever came and went before.
+With doubles, the subtraction would cancel most digits. Both sums are exact integers (see `exact`), so the difference
+is exact and is rounded once, independent of earlier inserts and deletes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tailrace.errors import Corrupt
 from tailrace.rules import exact
 from tailrace.rules.exact import UNIT, Exact
 
-_HEAD = struct.Struct("<qI")  # how many values, and the length of their sum
+_HEAD = struct.Struct("<qI")  # the count of values, and the length in bytes of their encoded sum
 
 
 @dataclass(frozen=True)
 class Moments:
-    """How many values, their sum, and the sum of the squares of the finite ones in units of 2^(-2·UNIT)."""
+    """The count of values, their sum, and the sum of squares of the finite ones in units of 2^(-2·UNIT)."""
 
     count: int = 0
     sum: Exact = exact.ZERO
@@ -45,15 +45,15 @@ class Moments:
         if not data:
             return NONE
         if len(data) < _HEAD.size:
-            raise Corrupt(where="moments", reason=f"{len(data)} bytes are too few")
+            raise Corrupt(where="moments", reason=f"they are too short ({len(data)} bytes)")
         count, length = _HEAD.unpack_from(data)
         end = _HEAD.size + length
         if end > len(data) or abs(count) >= 1 << 62:
-            raise Corrupt(where="moments", reason="there are no such")
+            raise Corrupt(where="moments", reason="their count or length is out of range")
         return cls(count, exact.from_bytes(data[_HEAD.size : end]), exact.from_bytes(data[end:])[0])
 
     def spread(self) -> float:
-        """Σ (x - mean)², rounded once; NaN if a value is no finite number."""
+        """Σ (x - mean)², rounded once; NaN if a value is NaN or infinite."""
         total, *special = self.sum
         if any(special):
             return math.nan

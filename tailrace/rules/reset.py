@@ -34,7 +34,7 @@ def instead(snapshot: ShardSnapshot, write: Write) -> Write:
     return Write.of(write.state, keys, news, olds)
 
 
-def sweep(store: Store, states: Iterable[int], epoch: int, keep: int) -> None:
+def sweep(store: Store, states: Iterable[int], epoch: int, keep: int, term: int) -> None:
     """Empty these states in the shards that no row came to: their new contents have nothing there."""
     listed = list(states)
     for index in range(store.shards):
@@ -44,4 +44,4 @@ def sweep(store: Store, states: Iterable[int], epoch: int, keep: int) -> None:
             writes = [instead(snapshot, Write.of(s, [], [], [])) for s in passed]
         writes = [w for w in writes if len(w.keys)]
         if writes:
-            shard.apply(epoch, writes, keep)
+            shard.apply(epoch, writes, keep, term)

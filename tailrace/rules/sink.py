@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import types
-from tailrace.codec.arrays import taken
+from tailrace.codec.arrays import take_cells
 from tailrace.codec.keys import KeyCodec
 from tailrace.codec.rows import RowCodec
-from tailrace.codec.sorting import differing, order
-from tailrace.codec.weighted import changed
+from tailrace.codec.sorting import mark_run_starts, order
+from tailrace.codec.weighted import add_weights
 from tailrace.delta import WEIGHT, column, firsts, group_ids, sum_by
 from tailrace.errors import Corrupt
 from tailrace.rules.before import Before, located
@@ -69,19 +69,19 @@ def net_keyed(keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray, weights: np.
     one, other = at[pair], at[pair + 1]
     opposite = weights[one] + weights[other] == 0
     one, other = one[opposite], other[opposite]
-    same = pc.equal(taken(rows, one), taken(rows, other)).to_numpy(zero_copy_only=False)
+    same = pc.equal(take_cells(rows, one), take_cells(rows, other)).to_numpy(zero_copy_only=False)
     totals = weights.copy()
     totals[one[same]] = totals[other[same]] = 0
     simple = sizes == 1
     simple[sizes == 2] = opposite
     rest = at[np.repeat(~simple, sizes)]
     if len(rest):
-        picked, sums = net_rows(taken(rows, rest), weights[rest])
+        picked, sums = net_rows(take_cells(rows, rest), weights[rest])
         totals[rest] = 0
         totals[rest[picked]] = sums
     totals = totals[at]
     kept = totals != 0
-    return Keyed(at[kept], totals[kept], differing(np.cumsum(fresh)[kept]))
+    return Keyed(at[kept], totals[kept], mark_run_starts(np.cumsum(fresh)[kept]))
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Sink:
         """The delta of a view with a key in the order of keys, for views that take some of its rows each."""
         keys, rows, weights = self._located(delta), self._encoded(delta), delta.column(WEIGHT).to_numpy()
         at, fresh = order(keys)
-        return Sorted(at, taken(keys, at), taken(rows, at), weights[at], np.cumsum(fresh))
+        return Sorted(at, take_cells(keys, at), take_cells(rows, at), weights[at], np.cumsum(fresh))
 
     def _encoded(self, delta: pa.Table) -> pa.LargeBinaryArray:
         return self._rows.encode(delta.select([column(i) for i in range(len(self.columns))]))
@@ -139,10 +139,10 @@ def keyed_write(state: int, keys: pa.LargeBinaryArray, rows: pa.LargeBinaryArray
     at, weights, fresh = net
     if (np.abs(weights) != 1).any():
         raise Corrupt(where=f"state {state}", reason="a keyed row has a weight other than one")
-    names = taken(keys, at if fresh.all() else at[fresh])
+    names = take_cells(keys, at if fresh.all() else at[fresh])
     sides = [_under(state, net, len(names), side) for side in (weights > 0, weights < 0)]
     nothing = pa.nulls(len(names), pa.large_binary())
-    return Write(state, names, *(nothing if side is None else taken(rows, side) for side in sides))
+    return Write(state, names, *(nothing if side is None else take_cells(rows, side) for side in sides))
 
 
 def _under(state: int, net: Keyed, count: int, side: np.ndarray) -> np.ndarray | None:
@@ -152,7 +152,7 @@ def _under(state: int, net: Keyed, count: int, side: np.ndarray) -> np.ndarray |
     if count == len(net.at):
         return net.at if side.all() else np.where(side, net.at, -1)
     places = (np.cumsum(net.fresh) - 1)[side]
-    if not differing(places).all():
+    if not mark_run_starts(places).all():
         raise Corrupt(where=f"state {state}", reason="two rows under one key")
     found = np.full(count, -1, np.int64)
     found[places] = net.at[side]
@@ -176,15 +176,15 @@ class Sorted:
             return True
         second = np.flatnonzero(self.numbers[1:] == self.numbers[:-1]) + 1
         pairs = not (np.diff(second) == 1).any() and not (self.weights[second] + self.weights[second - 1]).any()
-        return pairs and not pc.any(pc.equal(taken(self.rows, second), taken(self.rows, second - 1))).as_py()
+        return pairs and not pc.any(pc.equal(take_cells(self.rows, second), take_cells(self.rows, second - 1))).as_py()
 
     def write(self, state: int, mask: np.ndarray) -> Write:
         """What a state becomes that takes the rows of a mask."""
         at = np.flatnonzero(mask)
         if self._distinct:
-            net = Keyed(at, self.weights[at], differing(self.numbers[at]))
+            net = Keyed(at, self.weights[at], mark_run_starts(self.numbers[at]))
             return keyed_write(state, self.keys, self.rows, net)
-        keys, rows = taken(self.keys, at), taken(self.rows, at)
+        keys, rows = take_cells(self.keys, at), take_cells(self.rows, at)
         return keyed_write(state, keys, rows, net_keyed(keys, rows, self.weights[at]))
 
 
@@ -193,6 +193,6 @@ def weighted_write(
 ) -> Write:
     """Rows that are counted: the weight in front of the row, the entry gone when it is zero."""
     indices = order(keys).indices
-    keys = taken(keys, indices)
+    keys = take_cells(keys, indices)
     olds = before.values(state, keys)
-    return Write(state, keys, changed(state, olds, taken(rows, indices), changes[indices])[1], olds)
+    return Write(state, keys, add_weights(state, olds, take_cells(rows, indices), changes[indices])[1], olds)

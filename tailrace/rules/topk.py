@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace import types
-from tailrace.codec.arrays import joined
+from tailrace.codec.arrays import join_cells
 from tailrace.codec.keys import Direction, KeyCodec
 from tailrace.codec.weighted import row_of, weight_of
 from tailrace.delta import WEIGHT, column
@@ -69,10 +69,10 @@ class Ordered(Arranged):
         keys = self._sort.encode([table.column(column(p)) for p in positions], table.num_rows)
         if self.key is not None:
             return keys
-        return joined([keys, pa.array([digest(r) for r in rows.to_pylist()], pa.large_binary())])
+        return join_cells([keys, pa.array([digest(r) for r in rows.to_pylist()], pa.large_binary())])
 
     def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
-        return joined([net.groups, clip(self.sort_keys(net.table, net.rows), PART)])
+        return join_cells([net.groups, clip(self.sort_keys(net.table, net.rows), PART)])
 
     def entries(self, group: bytes, changed: dict[bytes, bytes | None], before: Before, ahead: int) -> Iterator[Entry]:
         """The entries of a partition in order, `changed` ones and those before the epoch, read as they are wanted."""

@@ -13,7 +13,7 @@ import pyspark.daemon
 import pyspark.worker
 
 import tailrace.spark.compile
-import tailrace.store.lmdb.store  # noqa: F401
+import tailrace.store.lmdb.attached  # noqa: F401
 from tailrace.spark.memory import keep_memory
 
 if __name__ == "__main__":

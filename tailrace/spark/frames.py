@@ -15,7 +15,6 @@ from tailrace.codec.schema import TableDef
 from tailrace.codec.weighted import split
 from tailrace.plan.binding import Query
 from tailrace.store.base import Cut, Store
-from tailrace.store.lmdb.store import attach
 
 Batches = Iterator[pa.RecordBatch]
 WEIGHT_COLUMN = "_weight"
@@ -32,15 +31,15 @@ def frame(spark: SparkSession, partitions: int, read: Callable[[int], Batches], 
     return spark.range(0, partitions, 1, partitions).mapInArrow(run, schema)
 
 
-def table_rows(spark: SparkSession, store: str, nodes: int, table: TableDef, cut: Cut) -> DataFrame:
+def table_rows(spark: SparkSession, store: Store, table: TableDef, cut: Cut) -> DataFrame:
     """The table at a cut, under its own column names: for queries and verification."""
-    everything = tuple(range(len(table.columns)))
+    everything, ref = tuple(range(len(table.columns))), store.ref
 
     def read(node: int) -> Batches:
-        return attach(store).rows(table, node, cut, everything)
+        return ref.open().rows(table, node, cut, everything)
 
     schema = ", ".join(f"{types.quoted(c.name)} {c.type}" for c in table.columns)
-    return frame(spark, nodes, read, schema)
+    return frame(spark, store.nodes, read, schema)
 
 
 def query_rows(spark: SparkSession, store: Store, query: Query, cut: Cut) -> DataFrame:
@@ -49,18 +48,18 @@ def query_rows(spark: SparkSession, store: Store, query: Query, cut: Cut) -> Dat
         if isinstance(source, Query):
             found = query_rows(spark, store, source, cut)
         else:
-            found = table_rows(spark, store.path, store.nodes, source, cut)
+            found = table_rows(spark, store, source, cut)
         found.createOrReplaceTempView(types.quoted(name))
     return spark.sql(query.sql)
 
 
-def view_rows(spark: SparkSession, store: str, shards: int, view: ViewDef, epoch: int) -> DataFrame:
+def view_rows(spark: SparkSession, store: Store, view: ViewDef, epoch: int) -> DataFrame:
     """The view's stored rows at an epoch, each with how often it is there."""
-    state, columns, keyed = view.state, view.columns, view.key is not None
+    state, columns, keyed, ref = view.state, view.columns, view.key is not None, store.ref
 
     def read(shard: int) -> Iterator[pa.RecordBatch]:
         codec = RowCodec(types.schema(columns))
-        with attach(store).shard(shard).at(epoch) as snapshot:
+        with ref.open().shard(shard).at(epoch) as snapshot:
             for run in snapshot.scan(state):
                 values = [v for _, v in run]
                 weights = np.ones(len(values), dtype=np.int64)
@@ -69,12 +68,12 @@ def view_rows(spark: SparkSession, store: str, shards: int, view: ViewDef, epoch
                 yield codec.decode(values).append_column(WEIGHT_COLUMN, pa.array(weights, pa.int64()))
 
     schema = ", ".join([f"{types.quoted(c.name)} {c.type}" for c in columns] + [f"{WEIGHT_COLUMN} bigint"])
-    return frame(spark, shards, read, schema)
+    return frame(spark, store.shards, read, schema)
 
 
-def view_frame(spark: SparkSession, store: str, shards: int, view: ViewDef, epoch: int) -> DataFrame:
+def view_frame(spark: SparkSession, store: Store, view: ViewDef, epoch: int) -> DataFrame:
     """The view as a plain relation: duplicates as rows of their own."""
-    rows = view_rows(spark, store, shards, view, epoch)
+    rows = view_rows(spark, store, view, epoch)
     names = [types.quoted(c.name) for c in view.columns]
     if view.key is None:
         rows = rows.selectExpr(*names, f"explode(sequence(1L, {WEIGHT_COLUMN})) AS _copy")

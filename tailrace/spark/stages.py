@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from tailrace.delta import SHARD, Fields
 from tailrace.spark.fragments import Fragment, arrow_schema, link
 from tailrace.spark.frames import frame
+from tailrace.store.reference import StoreRef
 from tailrace.task import program
 from tailrace.task.assignment import PROPERTY, Assignment, Handed
 from tailrace.task.exchange import PACKED_FIELDS, Pack, Unpack
@@ -27,7 +28,7 @@ class Stages:
     """Tasks of one job. `tasks` of a stage divide the shards among them; with one task nothing is shuffled."""
 
     spark: SparkSession
-    store: str
+    store: StoreRef
     nodes: int
     shards: int
     tasks: int

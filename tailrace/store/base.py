@@ -10,26 +10,57 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from tailrace.codec.schema import TableDef
+from tailrace.store.documents import Changes, Count, Kind
+from tailrace.store.reference import StoreRef
+
+if TYPE_CHECKING:
+    from tailrace.store.locks import Holder, LockName
+
+T = TypeVar("T")
+
+
+class Position(NamedTuple):
+    """The place of one write in the history of a store: opaque, compared through cuts only.
+
+    `number` is its form in files, messages and the command line.
+    """
+
+    number: int
+
+    def __str__(self) -> str:
+        return str(self.number)
 
 
 class Cut(NamedTuple):
-    """A consistent place in all logs: no transaction is on both sides of it."""
+    """A consistent place in all logs: no transaction is on both sides of it.
 
-    transaction: int
-    offsets: tuple[int, ...]
+    Only the store looks inside. Others ask what a cut covers, and which of two cuts comes first.
+    """
 
-    @classmethod
-    def from_json(cls, value: Any) -> Cut:
-        transaction, offsets = value
-        return cls(transaction, tuple(offsets))
+    transaction: Count
+    offsets: tuple[Count, ...]
+
+    @property
+    def position(self) -> Position:
+        """The newest position that the cut covers."""
+        return Position(self.transaction)
+
+    def covers(self, position: Position) -> bool:
+        """Whether everything up to a position is inside the cut."""
+        return position.number <= self.transaction
+
+    def is_before(self, other: Cut) -> bool:
+        """Whether the other cut covers something that this one does not."""
+        return self.transaction < other.transaction
 
     @property
     def operations(self) -> int:
+        """How many operations the cut covers."""
         return sum(self.offsets)
 
 
@@ -54,10 +85,14 @@ class Past:
 
 
 class Written(NamedTuple):
-    """What a transaction did: its number (a position readers may wait for) and the rows it touched."""
+    """What a transaction did: its number, a position that readers may wait for, and how many rows it touched."""
 
     transaction: int
     operations: int
+
+    @property
+    def position(self) -> Position:
+        return Position(self.transaction)
 
 
 @dataclass(frozen=True)
@@ -134,11 +169,16 @@ class Shard(ABC):
         """`SnapshotGone` if the shard no longer holds what it takes to go back to that epoch."""
 
     @abstractmethod
-    def apply(self, epoch: int, writes: Sequence[Write], keep: int) -> bool:
+    def apply(self, epoch: int, writes: Sequence[Write], keep: int, term: int = 0) -> bool:
         """Apply an epoch's writes in one transaction; a state that has the epoch is left alone.
 
-        Undo records of epochs up to `keep` are let go. Says whether anything was written.
+        Undo records of epochs up to `keep` are dropped. Returns whether anything was written; `Fenced` if the writer's
+        term was fenced off.
         """
+
+    @abstractmethod
+    def fence(self, term: int) -> None:
+        """Refuse the writes of earlier terms."""
 
     @abstractmethod
     def drop(self, state: int) -> None:
@@ -146,23 +186,41 @@ class Shard(ABC):
 
 
 class Store(ABC):
-    """Tables with logs, documents, and shards."""
+    """Tables with logs, documents, and shards. Tasks in other processes open it by its reference (`ref`)."""
 
+    ref: StoreRef
     path: str
     nodes: int
     shards: int
 
     @abstractmethod
-    def document(self, name: str) -> Any:
-        """A small JSON document, None if absent."""
+    def document(self, kind: Kind[T], key: object = "") -> T | None:
+        """The document of a kind, or the one under a key; None if there is no such document."""
 
     @abstractmethod
-    def documents(self, prefix: str) -> dict[str, Any]:
-        """All documents whose names start with `prefix`."""
+    def documents(self, kind: Kind[T]) -> dict[str, T]:
+        """All documents of a kind, by key, in the order of their keys."""
 
     @abstractmethod
-    def change_documents(self, changes: dict[str, Any]) -> None:
-        """Set (or with None remove) documents, all in one durable transaction."""
+    def change_documents(self, changes: Changes, *, expected: Changes | None = None, term: int | None = None) -> None:
+        """Set (or with None remove) documents by name, all in one durable transaction.
+
+        Nothing changes if a document is not what the caller `expected` (`Conflict`), or if the epoch lock has another
+        term by now (`Fenced`).
+        """
+
+    @abstractmethod
+    def lock(self, name: LockName, patience: float = 0.0) -> AbstractContextManager[None]:
+        """Hold a lock; `EpochsLocked` names its holder if it stays taken. A lock ends with its process."""
+
+    @abstractmethod
+    def holder(self, name: LockName) -> Holder | None:
+        """The living process that holds a lock, if any."""
+
+    def fence(self, term: int) -> None:
+        """Refuse the writes of earlier terms in all shards."""
+        for index in range(self.shards):
+            self.shard(index).fence(term)
 
     @abstractmethod
     def write(self, changes: Sequence[Change]) -> Written:
@@ -205,17 +263,17 @@ class Store(ABC):
 
     @abstractmethod
     def deltas(
-        self, table: TableDef, node: int, start: int, end: int, columns: Sequence[int], size: int = 200_000
+        self, table: TableDef, node: int, start: Cut, end: Cut, columns: Sequence[int], size: int = 200_000
     ) -> Iterator[pa.RecordBatch]:
-        """The table's changes in [start, end) of a node's log: chosen columns and `_weight`."""
+        """A node's changes of a table between two cuts: chosen columns and `_weight`."""
 
     @abstractmethod
     def history(
-        self, tables: Mapping[int, TableDef], node: int, start: int, end: int
-    ) -> Iterator[tuple[int, TableDef, pa.RecordBatch]]:
-        """Changes of tables (by id) in [start, end) of a node's log, in its order.
+        self, tables: Mapping[int, TableDef], node: int, start: Cut, end: Cut
+    ) -> Iterator[tuple[Position, TableDef, pa.RecordBatch]]:
+        """A node's changes of tables (by id) between two cuts, in the order of its log.
 
-        With each the number of its transaction; all columns and `_weight`.
+        Each comes with its position, all columns and `_weight`.
         """
 
     @abstractmethod
@@ -234,8 +292,12 @@ class Store(ABC):
         """The last cut with at most `operations` more than `cut`; one whole transaction at least, if there is one."""
 
     @abstractmethod
-    def written_at(self, transaction: int) -> float | None:
-        """When the first transaction after the given one was written (seconds since 1970); None if there is none."""
+    def position(self, given: Position | Written | int) -> Position:
+        """The position that a user names; `BadPosition` if no write to this store has returned it."""
+
+    @abstractmethod
+    def written_after(self, cut: Cut) -> float | None:
+        """When the first transaction after a cut was written (seconds since 1970); None if there is none."""
 
     @abstractmethod
     def trim(self, cut: Cut) -> None:

@@ -6,35 +6,59 @@ finds the cut of every one of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tailrace.store.base import Cut, Store
+from tailrace.store.documents import Count, Document, Kind
 
-PREFIX = "epoch:"
 
+class Committed(Document, frozen=True):
+    """The epoch that readers see, and its cut."""
 
-@dataclass(frozen=True)
-class Committed:
-    """The epoch readers see, and the cut it stands for."""
-
-    epoch: int
+    epoch: Count
     cut: Cut
     at: float
 
+    def fits(self, nodes: int) -> bool:
+        return len(self.cut.offsets) == nodes
+
+
+class Refreshed(Document, frozen=True):
+    """How an epoch refreshed one view: `taken` says by deltas or by recomputing, `reason` why."""
+
+    taken: str
+    reason: str
+
+
+class EpochRecord(Document, frozen=True):
+    """What one epoch did."""
+
+    epoch: Count
+    at: float
+    operations: Count
+    seconds: float
+    refreshed: dict[str, Refreshed]
+    cut: Cut | None = None
+
+    def fits(self, nodes: int) -> bool:
+        return self.cut is None or len(self.cut.offsets) == nodes
+
+
+COMMITTED: Kind[Committed] = Kind("committed", Committed)
+EPOCHS: Kind[EpochRecord] = Kind("epoch:", EpochRecord, expendable=True)
+
 
 def committed(store: Store) -> Committed:
-    found = store.document("committed")
-    if found is None:
-        return Committed(0, Cut(0, (0,) * store.nodes), 0.0)
-    return Committed(found["epoch"], Cut.from_json(found["cut"]), found["at"])
+    return store.document(COMMITTED) or Committed(0, Cut(0, (0,) * store.nodes), 0.0)
 
 
-def name_of(epoch: int) -> str:
-    """The name of an epoch's document; names sort as epochs do."""
-    return f"{PREFIX}{epoch:016d}"
+def key_of(epoch: int) -> str:
+    """The key of an epoch's record; keys sort as epochs do."""
+    return f"{epoch:016d}"
 
 
-def cut_of(store: Store, epoch: int) -> Cut | None:
-    """The cut at which an epoch was committed; None if that is no longer (or not yet) known."""
-    found = store.document(name_of(epoch)) or {}
-    return Cut.from_json(found["cut"]) if "cut" in found else None
+def committed_between(store: Store, after: int, upto: int) -> list[tuple[int, Cut]]:
+    """The epochs committed after one and up to another, with their cuts. A repair leaves out numbers.
+
+    Records of epochs after a pinned one are kept: a reader that follows the epochs from its pin finds them all.
+    """
+    records = sorted(store.documents(EPOCHS).values(), key=lambda record: record.epoch)
+    return [(r.epoch, r.cut) for r in records if after < r.epoch <= upto and r.cut is not None]

@@ -1,143 +1,87 @@
-"""The shapes of a store's documents, by name: what whoever reads them may rely on.
+"""Documents: the small JSON records of a store, each of a type that its owner defines.
 
-A name that ends in a colon stands for all documents whose names begin so.
+A document is validated when it is read. Its readers rely on its type; a damaged one raises `Corrupt`, which names the
+document and the field.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
 
 from tailrace.errors import Corrupt
-from tailrace.store import shapes
-from tailrace.store.shapes import Small
 
-_Cut = tuple[int, list[int]]
-_TableId = Annotated[str, re.compile(r"[0-9]{1,10}").fullmatch]
-_Bound = Annotated[str, re.compile(r"\*|([0-9a-f]{2}){0,511}").fullmatch]  # of `store/parts.py`
-_Bounds = dict[_TableId, list[_Bound]]
-_Column = tuple[str, str]
+T = TypeVar("T")
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Number = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  # the number of a table or state: four bytes of a key
 
-class _Owner(TypedDict):
-    pid: int
-    host: str
-    started: NotRequired[int | None]
+KINDS: dict[str, Kind[Any]] = {}
+"""All kinds of documents, by name: what an audit checks a store against."""
 
 
-class _Committed(TypedDict):
-    epoch: int
-    cut: _Cut
-    at: float
+class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of a document with several fields."""
+
+    def fits(self, nodes: int) -> bool:
+        """Whether the document can belong to a store with this many nodes."""
+        return True
 
 
-class _Intent(TypedDict):
-    epoch: int
-    end: _Cut
-    ways: dict[str, tuple[Literal["recomputed", "deltas"], str]]
-    load: tuple[str, _Bounds, int] | None
-    again: NotRequired[list[Small]]
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """One kind of document. A name that ends in a colon is the prefix of many documents, one per key.
 
+    An `expendable` document can be rebuilt or done without: a repair removes it when it is damaged.
+    """
 
-class _Pin(_Owner):
-    epoch: int
-    cut: _Cut
-    at: float
-
-
-class _Catalog(TypedDict):
-    version: int
-    next: Small
-
-
-class _Table(TypedDict):
-    id: Small
     name: str
-    columns: list[_Column]
-    key: list[str]
+    type: Any = field(compare=False)
+    expendable: bool = False
+
+    def __post_init__(self) -> None:
+        KINDS[self.name] = self
+
+    def at(self, key: object) -> str:
+        """The name of the document for a key."""
+        return f"{self.name}{key}"
+
+    def decode(self, name: str, data: bytes, nodes: int) -> T:
+        return decode(f"document {name!r}", data, self.type, nodes)  # type: ignore[no-any-return]
 
 
-class _View(TypedDict):
-    name: str
-    sql: str
-    root: Any  # a plan, which `plan/nodes.py` reads
-    columns: list[_Column]
-    key: list[int] | None
-    place: list[int]
-    uses: list[str]
-    tables: list[Small]
-    refresh: Literal["incremental", "auto", "full"]
-    reason: str
-    order: list[tuple[int, bool, bool]]
-    state: Small
-    since: int
+def kind_of(name: str) -> Kind[Any] | None:
+    """The kind of the document with this name, None for a name that no owner has defined."""
+    prefix, colon, _ = name.partition(":")
+    return KINDS.get(prefix + colon)
 
 
-class _Build(TypedDict):
-    views: Annotated[list[_View], bool]  # one at least
-    states: dict[str, Small]
-    tables: list[Small]
-    total: int
-    replaces: bool
-    owner: _Owner | None
-    failed: str | None
+def encode(value: Any) -> bytes:
+    return msgspec.json.encode(value)
 
 
-class _Loaded(TypedDict):
-    bounds: _Bounds
-    rows: int
-    failures: NotRequired[list[str]]
+def decode(where: str, data: bytes, wanted: Any, nodes: int | None = None) -> Any:
+    """The value of a JSON text; `Corrupt` if it is not JSON, not of the wanted type, or of another store."""
+    try:
+        value = msgspec.json.decode(data, type=wanted)
+    except msgspec.ValidationError as error:
+        raise Corrupt(where=where, reason=_lowered(str(error))) from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise Corrupt(where=where, reason=f"not valid JSON ({error})") from None
+    except RecursionError:
+        raise Corrupt(where=where, reason="nested too deeply") from None
+    if nodes is not None and isinstance(value, Document) and not value.fits(nodes):
+        raise Corrupt(where=where, reason=f"it does not belong to a store with {nodes} nodes")
+    return value
 
 
-class _Way(TypedDict):
-    taken: str
-    reason: str
+def _lowered(sentence: str) -> str:
+    """An error of msgspec's as the second half of a sentence."""
+    return sentence[:1].lower() + sentence[1:].replace("`", "'")
 
 
-class _Record(TypedDict):
-    epoch: int
-    cut: NotRequired[_Cut]
-    at: float
-    operations: int
-    seconds: float
-    refreshed: dict[str, _Way]
-
-
-SHAPES: dict[str, Any] = {
-    "committed": _Committed,
-    "intent": _Intent,
-    "pin:": _Pin,
-    "catalog": _Catalog,
-    "table:": _Table,
-    "view:": _View,
-    "state:": Small,
-    "building": list[Small],
-    "dropping": list[tuple[Small, int]],
-    "build:": _Build,
-    "loaded:": _Loaded,
-    "epoch:": _Record,
-    "count:": int,
-    "emptying": list[Small],
-    "max_lag": int,
-}
-
-
-def read(name: str, text: bytes, nodes: int) -> Any:
-    """The document under a name; `Corrupt` if it is no JSON, or has another shape than a store of so many nodes."""
-    kind, colon, _ = name.partition(":")
-    where = f"document {name!r}"
-    found = shapes.parsed(where, text, SHAPES.get(kind + colon, Any))
-    if kind in _BY_NODE and any(len(listed) != nodes for listed in _BY_NODE[kind](found)):
-        raise Corrupt(where=where, reason=f"it is not of a store with {nodes} nodes")
-    return found
-
-
-# what has one item for each node
-_BY_NODE: dict[str, Callable[[Any], list[Any]]] = {
-    "committed": lambda found: [found["cut"][1]],
-    "epoch": lambda found: [found["cut"][1]] if "cut" in found else [],
-    "pin": lambda found: [found["cut"][1]],
-    "intent": lambda found: [found["end"][1], *(found["load"][1].values() if found["load"] else ())],
-    "loaded": lambda found: [*found["bounds"].values()],
-}
+Changes = Mapping[str, Any]
+"""New contents of documents by name; None removes a document."""

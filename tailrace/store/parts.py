@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.codec.schema import TableDef
 from tailrace.store.base import Cut, Store
+from tailrace.store.documents import Number
 from tailrace.store.lmdb.clip import clip
 
 NOTHING, EVERYTHING = "", "*"  # bounds before the first and after the last key; any other is the key, in hex
-Bounds = Mapping[int, tuple[str, ...]]  # per table id, one for each node
+Bound = Annotated[str, msgspec.Meta(pattern=r"\A(\*|([0-9a-f]{2}){0,511})\Z")]
+Bounds = Mapping[Number, tuple[Bound, ...]]  # per table id, one for each node
 
 
 @dataclass(frozen=True)
@@ -30,13 +33,6 @@ class Part:
 
     loaded: Bounds
     coming: Bounds
-
-    def to_json(self) -> Any:
-        return [bounds_to_json(self.loaded), bounds_to_json(self.coming)]
-
-    @classmethod
-    def from_json(cls, value: Any) -> Part:
-        return cls(*(bounds_from_json(v) for v in value))
 
     def only_loaded(
         self, batch: pa.RecordBatch, table: TableDef, node: int, positions: Sequence[int]
@@ -63,14 +59,6 @@ class Part:
     @staticmethod
     def _bound(bounds: Bounds, table: TableDef, node: int) -> str:
         return bounds[table.id][node] if table.id in bounds else NOTHING
-
-
-def bounds_to_json(bounds: Bounds) -> dict[str, list[str]]:
-    return {str(table): list(listed) for table, listed in bounds.items()}
-
-
-def bounds_from_json(value: Mapping[str, Sequence[str]]) -> dict[int, tuple[str, ...]]:
-    return {int(table): tuple(listed) for table, listed in value.items()}
 
 
 def next_chunk(

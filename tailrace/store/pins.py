@@ -1,7 +1,7 @@
 """Pins: readers that need an epoch to stay readable for a while.
 
-A pin is a document that names an epoch, its cut and the process that reads there. While it stands, undo
-records after that epoch and the log after that cut are kept. A pin whose process is gone counts no more.
+A pin is a lease (`leases.py`) that names an epoch and its cut. While the lease lasts, undo records after that epoch and
+the log after that cut are kept.
 """
 
 from __future__ import annotations
@@ -14,9 +14,22 @@ from typing import Any, NamedTuple
 
 from tailrace.store.base import Cut, Store
 from tailrace.store.commits import committed
-from tailrace.store.processes import lives, me
+from tailrace.store.documents import Count, Kind
+from tailrace.store.leases import Lease, fresh_lease, kept
 
-_PREFIX = "pin:"
+
+class PinDocument(Lease, frozen=True, kw_only=True):
+    """An epoch that a process reads, for as long as its lease lasts."""
+
+    epoch: Count
+    cut: Cut
+    at: float
+
+    def fits(self, nodes: int) -> bool:
+        return len(self.cut.offsets) == nodes
+
+
+PINS: Kind[PinDocument] = Kind("pin:", PinDocument, expendable=True)
 
 
 class Pin(NamedTuple):
@@ -34,11 +47,13 @@ def pinned(store: Store) -> Iterator[Pin]:
 @contextmanager
 def following(store: Store) -> Iterator[Follower]:
     """Keep an epoch readable that moves on when the one who reads says so, the committed one at first."""
-    name = f"{_PREFIX}{uuid.uuid4()}"
+    key = str(uuid.uuid4())
     try:
-        yield Follower(store, name, _pin(store, name))
+        pin = _pin(store, PINS.at(key))
+        with kept(store, PINS, key):
+            yield Follower(store, PINS.at(key), pin)
     finally:
-        store.change_documents({name: None})
+        store.change_documents({PINS.at(key): None})
 
 
 class Follower:
@@ -68,24 +83,24 @@ def committed_pin(store: Store) -> Pin:
     return Pin(done.epoch, done.cut)
 
 
-def _note(pin: Pin) -> dict[str, Any]:
-    return {"epoch": pin.epoch, "cut": [pin.cut.transaction, pin.cut.offsets], "at": time.time(), **me()}
+def _note(pin: Pin) -> PinDocument:
+    return PinDocument(epoch=pin.epoch, cut=pin.cut, at=time.time(), **fresh_lease())  # type: ignore[arg-type]
 
 
 def oldest_pinned(store: Store) -> Pin | None:
     """The oldest epoch a living reader needs; pins of dead processes are removed."""
     oldest: Pin | None = None
-    for name, note in store.documents(_PREFIX).items():
-        if not lives(note):
-            store.change_documents({name: None})
+    for key, note in store.documents(PINS).items():
+        if not note.is_alive:
+            store.change_documents({PINS.at(key): None})
             continue
-        pin = Pin(note["epoch"], Cut.from_json(note["cut"]))
+        pin = Pin(note.epoch, note.cut)
         oldest = pin if oldest is None or pin.epoch < oldest.epoch else oldest
     return oldest
 
 
 def standing(store: Store) -> list[dict[str, Any]]:
     """What is kept for whom: all pins of living processes, the oldest first."""
-    notes = [note for note in store.documents(_PREFIX).values() if lives(note)]
-    listed = ({"epoch": n["epoch"], "position": n["cut"][0], "pid": n["pid"], "at": n["at"]} for n in notes)
+    notes = [n for n in store.documents(PINS).values() if n.is_alive]
+    listed = ({"epoch": n.epoch, "position": n.cut.position.number, "pid": n.pid, "at": n.at} for n in notes)
     return sorted(listed, key=lambda note: (note["epoch"], note["at"]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,14 @@ def me() -> dict[str, Any]:
     return {"pid": os.getpid(), "host": socket.gethostname(), "started": _started(os.getpid())}
 
 
-def lives(note: Mapping[str, Any]) -> bool:
-    """Whether the process of a note is there, as far as can be told: of another host nothing can."""
-    if note["host"] != socket.gethostname():
+def lives(pid: int, host: str, started: int | None) -> bool:
+    """Whether a process is alive, as far as this host can tell: it cannot tell of another host's."""
+    if host != socket.gethostname():
         return True
-    if not there(note["pid"]):
+    if not there(pid):
         return False
-    # the system gives numbers out again: another process may have this one by now
-    return note.get("started") is None or note["started"] == _started(note["pid"])
+    # the system reuses process ids: another process may have this one by now
+    return started is None or started == _started(pid)
 
 
 def there(pid: int) -> bool:

@@ -7,8 +7,9 @@ task of the job sees the same, and a task left over from an earlier job still se
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+
+import msgspec
 
 from tailrace.store.base import Cut
 from tailrace.store.parts import Part
@@ -16,14 +17,14 @@ from tailrace.store.parts import Part
 PROPERTY = "tailrace.assignment"
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(msgspec.Struct, frozen=True):
     """An epoch's number, the logs it covers, and how shards are to be treated.
 
     `start` None means from nothing: whole tables as of `end`, by which a view is built. Then states are read
     as if empty, and those in `fixed`, which others keep already, are not written. With `reset` what is written takes
     the place of all that a state holds in the shard, by which views are recomputed. With `part` only that part of the
     tables counts, for views that are built chunk by chunk. Undo records of epochs up to `keep` may go.
+    `term` is that of the epoch lock.
     """
 
     epoch: int
@@ -33,27 +34,18 @@ class Assignment:
     fixed: frozenset[int] = frozenset()
     reset: bool = False
     part: Part | None = None
+    term: int = 0
 
     @property
     def blank(self) -> bool:
         return self.start is None
 
     def to_json(self) -> str:
-        part = None if self.part is None else self.part.to_json()
-        return json.dumps([self.epoch, self.keep, self.start, self.end, sorted(self.fixed), self.reset, part])
+        return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Assignment:
-        epoch, keep, start, end, fixed, reset, part = json.loads(text)
-        return cls(
-            epoch,
-            keep,
-            Cut.from_json(start) if start else None,
-            Cut.from_json(end),
-            frozenset(fixed),
-            reset,
-            Part.from_json(part) if part else None,
-        )
+        return msgspec.json.decode(text, type=cls)
 
 
 @dataclass(frozen=True)

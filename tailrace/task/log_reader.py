@@ -40,7 +40,7 @@ def _read(
         for batch in store.rows(table, node, covered.end, positions):
             yield batch.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int8()), batch.num_rows))
         return
-    start, end = covered.start.offsets[node], covered.end.offsets[node]
+    start, end = covered.start, covered.end
     if covered.part is None and not net:
         yield from store.deltas(table, node, start, end, positions)
         return

@@ -21,14 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import faults
-from tailrace.codec.murmur import place
+from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.delta import SHARD, WEIGHT
 from tailrace.rules.arrow.compiled import Expression
 from tailrace.rules.before import Before, Rule, spread
 from tailrace.rules.reset import instead
 from tailrace.store.base import Store, Write
-from tailrace.store.lmdb.store import attach
+from tailrace.store.reference import StoreRef
 from tailrace.task.assignment import Assignment, Handed
 from tailrace.task.log_reader import read_delta
 from tailrace.task.totals import Totals
@@ -77,8 +77,8 @@ class Task:
     def apply(self, parts: Mapping[int, Sequence[Write]]) -> list[bool]:
         """Write the parts; for each shard whether it took any of them."""
         with ThreadPoolExecutor(APPLYING) as pool:  # a durable commit waits for the disk: shards wait side by side
-            epoch, keep = self.work.epoch, self.work.keep
-            jobs = [pool.submit(partial(self.store.shard(n).apply, epoch, w, keep)) for n, w in parts.items()]
+            epoch, keep, term = self.work.epoch, self.work.keep, self.work.term
+            jobs = [pool.submit(partial(self.store.shard(n).apply, epoch, w, keep, term)) for n, w in parts.items()]
             return [job.result() for job in jobs]
 
 
@@ -297,7 +297,7 @@ class Program:
 
 def sharded(rows: pa.Table, by: Sequence[str], shards: int) -> pa.Table:
     """Rows with the shard that each belongs to by its values in some columns."""
-    return rows.append_column(SHARD, pa.array(place([rows.column(n) for n in by], shards, rows.num_rows)))
+    return rows.append_column(SHARD, pa.array(hash_buckets([rows.column(n) for n in by], shards, rows.num_rows)))
 
 
 def fed_name(number: int, name: str) -> str:
@@ -306,15 +306,15 @@ def fed_name(number: int, name: str) -> str:
 
 
 def run(
-    batches: Iterator[pa.RecordBatch], program: Program, store: str, nodes: int, handed: Handed
+    batches: Iterator[pa.RecordBatch], program: Program, store: StoreRef, nodes: int, handed: Handed
 ) -> Iterator[pa.RecordBatch]:
     """A task whose rows come from Spark; what else it reads, it reads of all nodes."""
-    return program.run(attach(store), handed.take(), range(nodes), list(batches))
+    return program.run(store.open(), handed.take(), range(nodes), list(batches))
 
 
-def read(program: Program, store: str, nodes: Sequence[int], handed: Handed) -> Iterator[pa.RecordBatch]:
+def read(program: Program, store: StoreRef, nodes: Sequence[int], handed: Handed) -> Iterator[pa.RecordBatch]:
     """A task that reads all its rows itself."""
-    return program.run(attach(store), handed.take(), nodes, ())
+    return program.run(store.open(), handed.take(), nodes, ())
 
 
 def _with_weights(rows: pa.Table) -> pa.Table:

@@ -1,13 +1,14 @@
-"""Recompute a view with plain Spark SQL at its cut, and compare.
+"""Verifies a view: recomputes it with plain Spark SQL at its cut and compares the rows.
 
-    missing = rows of the recomputation that the view lacks        extra = rows of the view that it lacks
+    missing = rows of the recomputation that the view lacks
+    extra   = rows of the view that the recomputation lacks
 
-Both are multisets: a row that should be there twice and is there once is one missing row. DOUBLE and
-FLOAT columns are equal within 1e-9 relative, as their sums depend on the order; everything else is exact.
-Views that the view reads are recomputed too, from the tables: an error below cannot hide itself.
+Both sides are multisets: a row that is stored once instead of twice is one missing row. DOUBLE and FLOAT columns are
+equal within 1e-9 relative, because their sums depend on the order of addition; everything else is exact. Views that the
+view reads are recomputed from the tables too, so an error in them is found as well.
 
-SQL may leave open which of several equal rows come first. A view that differs from Spark's choice is then
-compared with its plan's choice, which is one for all epochs (`planned.py`); the report says so.
+SQL may leave open which of several tied rows comes first. If such a view differs from Spark's result, it is compared
+with the result of its plan, which breaks ties the same way in every epoch (`planned.py`); the report says so.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tailrace.verify.equality import TOLERANCE, alike
 from tailrace.verify.planned import leaves_ties_open, planned_rows
 
 EXAMPLES = 10
-_ALIKE = (
+_EQUAL_FLOATS = (
     "({a} <=> {b} OR (abs({a}) < double('infinity') AND abs({b}) < double('infinity')"
     " AND abs({a} - {b}) <= {t} * greatest(abs({a}), abs({b}))))"
 )
@@ -37,9 +38,9 @@ _ALIKE = (
 
 @dataclass(frozen=True)
 class Report:
-    """What a verification found. `ok` means that there is nothing missing and nothing extra.
+    """The result of a verification. `ok` means that no row is missing and no row is extra.
 
-    `by` is what the view was compared with: its SQL, or its plan where the SQL has several right answers.
+    `by` says what the view was compared with: its SQL, or its plan if the SQL has several right answers.
     """
 
     view: str
@@ -54,17 +55,17 @@ class Report:
 
 
 def verify(spark: SparkSession, store: Store, view: ViewDef, query: Query, pin: Pin) -> Report:
-    """Compare a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut."""
+    """Compares a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut."""
     fresh = session(spark)
-    report = _compared(fresh, store, query_rows(fresh, store, query, pin.cut), view, pin)
+    report = _compare(fresh, store, query_rows(fresh, store, query, pin.cut), view, pin)
     if report.ok or view.root is None or not leaves_ties_open(view.root):
         return report
     computed = planned_rows(fresh, store, view.root, query, pin.cut)
-    return replace(_compared(fresh, store, computed, view, pin), by="plan")
+    return replace(_compare(fresh, store, computed, view, pin), by="plan")
 
 
-def _compared(fresh: SparkSession, store: Store, computed: DataFrame, view: ViewDef, pin: Pin) -> Report:
-    stored = view_rows(fresh, store.path, store.shards, view, pin.epoch)
+def _compare(fresh: SparkSession, store: Store, computed: DataFrame, view: ViewDef, pin: Pin) -> Report:
+    stored = view_rows(fresh, store, view, pin.epoch)
     differing = differences(computed, stored, view)
     rows = stored.agg(F.coalesce(F.sum(WEIGHT_COLUMN), F.lit(0))).collect()[0][0]
     missing, extra, examples = counted(differing, view)
@@ -72,25 +73,25 @@ def _compared(fresh: SparkSession, store: Store, computed: DataFrame, view: View
 
 
 def differences(computed: DataFrame, stored: DataFrame, view: ViewDef) -> DataFrame:
-    """Rows `c0`, `c1`, ... that one side has and the other lacks: their weight is positive where the view lacks them.
+    """Rows `c0`, `c1`, ... that only one side has. Their weight is positive if the view lacks them, else negative.
 
-    Of a view without a key, DOUBLE and FLOAT columns may still differ within the tolerance.
+    If the view has no key, the result may include rows that differ only within the tolerance; `counted` pairs them.
     """
-    names, floats = _positional(len(view.columns)), _floats(view)
+    names, floats = _positional(len(view.columns)), _float_positions(view)
     computed = computed.toDF(*names).withColumn(WEIGHT_COLUMN, F.lit(1).cast("bigint"))
     stored = stored.toDF(*names, WEIGHT_COLUMN)
     if floats and view.key is not None:
-        return _differing_by_key(computed, stored, view.key, floats, len(names))
-    return _differing(computed, stored, [c.type for c in view.columns])
+        return _join_by_key(computed, stored, view.key, floats, len(names))
+    return _sum_weights(computed, stored, [c.type for c in view.columns])
 
 
 def counted(differing: DataFrame, view: ViewDef) -> tuple[int, int, dict[str, list[dict[str, Any]]]]:
-    """How many rows are missing and how many extra, with examples."""
-    names, floats = [c.name for c in view.columns], _floats(view)
-    return _tolerant(differing, floats, names) if floats and view.key is None else _counted(differing, names)
+    """The numbers of missing and extra rows, with examples."""
+    names, floats = [c.name for c in view.columns], _float_positions(view)
+    return _count_tolerantly(differing, floats, names) if floats and view.key is None else _count(differing, names)
 
 
-def _floats(view: ViewDef) -> list[int]:
+def _float_positions(view: ViewDef) -> list[int]:
     return [i for i, c in enumerate(view.columns) if types.is_float(c.type)]
 
 
@@ -98,8 +99,8 @@ def _positional(count: int) -> list[str]:
     return [f"c{i}" for i in range(count)]
 
 
-def _differing(computed: DataFrame, stored: DataFrame, kinds: list[str]) -> DataFrame:
-    """Rows whose weights do not cancel: positive where the view lacks them."""
+def _sum_weights(computed: DataFrame, stored: DataFrame, kinds: list[str]) -> DataFrame:
+    """Rows whose weights do not cancel out. Maps become sorted arrays, because Spark cannot group by maps."""
     names = _positional(len(kinds))
     comparable = [
         f"array_sort(map_entries({n})) AS {n}" if k.startswith("map<") else n for n, k in zip(names, kinds, strict=True)
@@ -110,19 +111,19 @@ def _differing(computed: DataFrame, stored: DataFrame, kinds: list[str]) -> Data
     return both.groupBy(*names).agg(F.sum(WEIGHT_COLUMN).alias(WEIGHT_COLUMN)).where(f"{WEIGHT_COLUMN} <> 0")
 
 
-def _differing_by_key(
+def _join_by_key(
     computed: DataFrame, stored: DataFrame, key: tuple[int, ...], floats: list[int], count: int
 ) -> DataFrame:
-    """Rows without an equal partner under their key, on either side."""
+    """Rows of either side without an equal row under the same key; floats are equal within the tolerance."""
     names = _positional(count)
     a = computed.selectExpr("struct(*) AS a", *(f"c{p} AS k{p}" for p in key))
     b = stored.selectExpr("struct(*) AS b", *(f"c{p} AS j{p}" for p in key))
     on = " AND ".join(f"k{p} <=> j{p}" for p in key) or "true"
-    alike = " AND ".join(
-        _ALIKE.format(a=f"a.{n}", b=f"b.{n}", t=TOLERANCE) if i in floats else f"a.{n} <=> b.{n}"
+    equal = " AND ".join(
+        _EQUAL_FLOATS.format(a=f"a.{n}", b=f"b.{n}", t=TOLERANCE) if i in floats else f"a.{n} <=> b.{n}"
         for i, n in enumerate(names)
     )
-    joined = a.join(b, F.expr(on), "full").where(f"a IS NULL OR b IS NULL OR NOT coalesce({alike}, false)")
+    joined = a.join(b, F.expr(on), "full").where(f"a IS NULL OR b IS NULL OR NOT coalesce({equal}, false)")
     missing = joined.where("a IS NOT NULL").selectExpr("a.*")
     extra = joined.where("b IS NOT NULL").selectExpr("b.*")
     return missing.selectExpr(*names, f"1L AS {WEIGHT_COLUMN}").union(
@@ -130,7 +131,7 @@ def _differing_by_key(
     )
 
 
-def _counted(differing: DataFrame, names: list[str]) -> tuple[int, int, dict[str, list[dict[str, Any]]]]:
+def _count(differing: DataFrame, names: list[str]) -> tuple[int, int, dict[str, list[dict[str, Any]]]]:
     totals = differing.agg(
         F.expr(f"coalesce(sum(greatest({WEIGHT_COLUMN}, 0)), 0)"),
         F.expr(f"coalesce(sum(greatest(-{WEIGHT_COLUMN}, 0)), 0)"),
@@ -144,32 +145,33 @@ def _counted(differing: DataFrame, names: list[str]) -> tuple[int, int, dict[str
     return missing, extra, examples
 
 
-def _tolerant(
+def _count_tolerantly(
     differing: DataFrame, floats: list[int], names: list[str]
 ) -> tuple[int, int, dict[str, list[dict[str, Any]]]]:
-    """Of a view without a key, pair rows that differ only within the tolerance; only these come to the driver."""
+    """Counts after pairing rows that differ only within the tolerance. Only differing rows come to the driver."""
     missing: dict[Any, list[tuple[Any, ...]]] = {}
     extra: list[tuple[Any, ...]] = []
     for row in differing.toLocalIterator():
         values, weight = tuple(row)[:-1], row[-1]
         side = missing.setdefault(_exact_part(values, floats), []) if weight > 0 else extra
         side.extend([values] * abs(weight))
-    unmatched = []
+    unpaired_extra = []
     for values in extra:
         candidates = missing.get(_exact_part(values, floats), [])
         partner = next((c for c in candidates if all(alike(c[i], values[i], TOLERANCE) for i in floats)), None)
         if partner is None:
-            unmatched.append(values)
+            unpaired_extra.append(values)
         else:
             candidates.remove(partner)
-    left = [values for rows in missing.values() for values in rows]
+    unpaired_missing = [values for rows in missing.values() for values in rows]
     examples = {
         kind: [dict(zip(names, r, strict=True)) for r in rows[:EXAMPLES]]
-        for kind, rows in (("missing", left), ("extra", unmatched))
+        for kind, rows in (("missing", unpaired_missing), ("extra", unpaired_extra))
         if rows
     }
-    return len(left), len(unmatched), examples
+    return len(unpaired_missing), len(unpaired_extra), examples
 
 
 def _exact_part(values: tuple[Any, ...], floats: list[int]) -> str:
+    """The values that must be equal exactly, as a key."""
     return repr([v for i, v in enumerate(values) if i not in floats])

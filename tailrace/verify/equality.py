@@ -1,4 +1,4 @@
-"""When two values are equal for a check: exactly, but for floats within a tolerance."""
+"""Equality of values in checks: exact, except for floats, which are equal within a tolerance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-TOLERANCE = 1e-9  # relative, of FLOAT and DOUBLE: their sums depend on the order of addition
+TOLERANCE = 1e-9  # relative, for FLOAT and DOUBLE, because their sums depend on the order of addition
 Value = Any
 
 

@@ -1,8 +1,8 @@
-"""A view's plan, computed by Spark from the tables at a cut: for views whose SQL has more than one right answer.
+"""Computes a view's plan with Spark from the tables at a cut, for views whose SQL has more than one right answer.
 
-`row_number() OVER (ORDER BY day)` may number the rows of a day in any way, and LIMIT and `max_by` may take any of
-them; the plan says which (`plan/ties.py`, `plan/build/tie_breaks.py`). Nothing here is incremental: each node is the
-one Spark operator that it stands for.
+`row_number() OVER (ORDER BY day)` may number the rows of one day in any order, and LIMIT and `max_by` may take any of
+them. The plan breaks these ties (`plan/ties.py`, `plan/build/tie_breaks.py`). Nothing here is incremental: each plan
+node becomes one Spark operator.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ _KINDS = {"semi": "left_semi", "anti": "left_anti"}
 
 
 def leaves_ties_open(root: Node) -> bool:
-    """Whether the SQL of a plan allows for several answers."""
+    """Whether the SQL of a plan allows several answers."""
     return any(isinstance(n, Aggregate | Window | TopK) and not is_decided(n) for n in walk(root))
 
 
 def planned_rows(spark: SparkSession, store: Store, root: Node, query: Query, cut: Cut) -> DataFrame:
-    """What a view's plan gives over the tables of its store at a cut."""
-    tables = {t.name: table_rows(spark, store.path, store.nodes, t, cut) for t in query.tables.values()}
+    """The result of a view's plan over the tables of its store at a cut."""
+    tables = {t.name: table_rows(spark, store, t, cut) for t in query.tables.values()}
     return Planned(spark, tables).frame(lowered(root))
 
 
 class Planned:
-    """Computes plan nodes over tables, given by name as frames of all their columns."""
+    """Computes plan nodes over tables. `tables` has each table by name, as a frame with all of its columns."""
 
     def __init__(self, spark: SparkSession, tables: Mapping[str, DataFrame]) -> None:
         self._spark, self._tables = spark, tables
 
     def frame(self, node: Node) -> DataFrame:
-        """The node's relation, its columns called `_0`, `_1`, ..."""
+        """The node's relation, with columns named `_0`, `_1`, ..."""
         match node:
             case Scan():
                 rows = _renamed(self._tables[node.table])
@@ -63,8 +63,8 @@ class Planned:
             case OneRow():
                 return self._spark.range(1).select()
             case Generate():
-                made = ", ".join(column(i) for i in range(len(node.input.columns), len(node.columns)))
-                return self.frame(node.input).selectExpr("*", f"{node.generator} AS ({made})")
+                generated = ", ".join(column(i) for i in range(len(node.input.columns), len(node.columns)))
+                return self.frame(node.input).selectExpr("*", f"{node.generator} AS ({generated})")
             case Filter():
                 return self.frame(node.input).where(node.condition)
             case Project():
@@ -102,7 +102,7 @@ class Planned:
 
 
 def windowed(node: Window, source: DataFrame) -> DataFrame:
-    """The rows of the node's input with the values of its windows."""
+    """The input rows of the node, each with the values of its window functions."""
     number, calls = window_sql(node)
     frame = source if number is None else source.selectExpr("*", f"{number} AS {NUMBER}")
     values = [f"CAST({sql} AS {c.type}) AS w{i}" for i, (sql, c) in enumerate(zip(calls, node.calls, strict=True))]
@@ -110,8 +110,8 @@ def windowed(node: Window, source: DataFrame) -> DataFrame:
 
 
 def first_rows(node: TopK, source: DataFrame) -> DataFrame:
-    """Those of the input's rows that the node takes."""
-    order = whole_order(node) or ((0, True, True),)  # with none, a partition has one row at most
+    """The input rows that the node selects."""
+    order = whole_order(node) or ((0, True, True),)  # without an order, a partition has at most one row
     numbers = f"row_number() {over(node.partition, order, '')} AS {NUMBER}"
     frame = source.selectExpr("*", numbers).where(f"{NUMBER} > {node.offset}")
     if node.limit is not None:

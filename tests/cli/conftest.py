@@ -10,10 +10,10 @@ from shopping import LINES, ORDERS, Tailrace
 @pytest.fixture
 def shop(tmp_path: Path) -> Tailrace:
     """A store with two empty tables."""
-    found = Tailrace(tmp_path / "shop")
-    found("init")
-    found("sql", f"{ORDERS}; {LINES}")
-    return found
+    store = Tailrace(tmp_path / "shop")
+    store("init")
+    store("sql", f"{ORDERS}; {LINES}")
+    return store
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The command line, run on a store of orders."""
+"""Helpers of the command line tests: a store with the tables `orders` and `lines`, and a runner of verbs on it."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ SPEND = """CREATE MATERIALIZED VIEW spend AS
 
 
 class Tailrace:
-    """The command line, run in this process, on one store."""
+    """Runs verbs on one store, in this process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def __call__(self, verb: str, *args: object, stdin: str | None = None, code: int = 0) -> Result:
         result = CliRunner().invoke(app, [verb, str(self.path), *map(str, args)], input=stdin)
-        said = f"{verb} {args}: exit {result.exit_code}\n{result.stdout}\n{result.stderr}"
-        assert result.exit_code == code, said
+        output = f"{verb} {args}: exit {result.exit_code}\n{result.stdout}\n{result.stderr}"
+        assert result.exit_code == code, output
         return result
 
     def json(self, verb: str, *args: object, code: int = 0) -> Any:
         return json.loads(self(verb, *args, "--json", code=code).stdout)
 
     def error(self, verb: str, *args: object, stdin: str | None = None) -> dict[str, Any]:
-        """The error of a command that must fail, as JSON; for people it is one line."""
+        """Runs a command that must fail, with and without --json; returns the error as JSON."""
         plain = self(verb, *args, stdin=stdin, code=1)
         assert plain.stderr.startswith("error: ")
         assert "Traceback" not in plain.stderr
-        found = json.loads(self(verb, *args, "--json", stdin=stdin, code=1).stderr)
-        assert found["message"] == plain.stderr.removeprefix("error: ").rstrip("\n")
-        return dict(found)
+        error = json.loads(self(verb, *args, "--json", stdin=stdin, code=1).stderr)
+        assert error["message"] == plain.stderr.removeprefix("error: ").rstrip("\n")
+        return dict(error)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         return list(self.json("scan", table))

@@ -107,4 +107,6 @@ def test_benchmarks_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "tailrace_bench.run", None)
     result = CliRunner().invoke(app, ["bench"])
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: no benchmarks here: tailrace_bench.run is not installed; run them from")
+    assert result.stderr.startswith(
+        "error: cannot run benchmarks: tailrace_bench.run is not installed. Run benchmarks from"
+    )

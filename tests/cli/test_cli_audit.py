@@ -10,7 +10,7 @@ import tailrace as tr
 
 
 def break_rows(shop: Tailrace) -> None:
-    """Delete all that one shard has of the view."""
+    """Delete the view's rows from every shard, behind the store's back."""
     with tr.open(shop.path, create=False) as db:
         state = db._catalog.view("spend").state
         for index in range(db._store.shards):
@@ -26,18 +26,18 @@ def break_rows(shop: Tailrace) -> None:
 def test_audit(shop: Tailrace, spark: Any) -> None:
     shop("put", "orders", '{"id": 1, "cust": 7, "price": "9.50"}', '{"id": 2, "cust": 8, "price": "1.50"}')
     shop("sql", SPEND)
-    assert "nothing wrong: 2 rows of 1 views" in shop("audit").stdout
+    assert "no damage found: audited 2 rows of 1 views" in shop("audit").stdout
     break_rows(shop)
-    told = shop("audit", code=1).stdout
-    assert "rows of spend" in told
-    assert "missing" in told
-    assert "--repair" in told
+    output = shop("audit", code=1).stdout
+    assert "rows of spend" in output
+    assert "missing" in output
+    assert "--repair" in output
     shop("audit", "spend", "--from", 7, "--to", 8, code=1)
     shop("audit", "spend", "--from", 9)
     shop("audit", "--from", 9, code=2)
     assert shop.json("audit", "spend", "--sample", 1.0, code=1)["findings"][0]["count"] == 2
-    mended = shop.json("audit", "--repair")
-    assert mended["ok"]
-    assert [(f["where"], f["kind"], f["count"]) for f in mended["repaired"]] == [("rows of spend", "missing", 2)]
+    repaired = shop.json("audit", "--repair")
+    assert repaired["ok"]
+    assert [(f["where"], f["kind"], f["count"]) for f in repaired["repaired"]] == [("rows of spend", "missing", 2)]
     assert shop.rows("spend")[0]["cust"] == 7
     shop("audit")

@@ -1,4 +1,4 @@
-"""Policies, builds and replaced views on the command line."""
+"""Refresh policies, interrupted builds and CREATE OR REPLACE on the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tailrace as tr
 BESIDE = "SELECT a.id, s.m FROM orders a, LATERAL (SELECT MIN(o.id) AS m FROM orders o WHERE o.cust = a.cust) s"
 
 
-def test_status_says_how_views_were_refreshed(shop: Tailrace, spark: SparkSession) -> None:
+def test_status_shows_how_views_were_refreshed(shop: Tailrace, spark: SparkSession) -> None:
     shop("sql", f"CREATE MATERIALIZED VIEW beside WITH (refresh = 'auto') AS {BESIDE}")
     shop("put", "orders", '{"id": 1, "cust": 7}')
     epoch = shop.json("refresh")
@@ -31,10 +31,10 @@ def test_status_says_how_views_were_refreshed(shop: Tailrace, spark: SparkSessio
 
 BUILD = """
 import sys
-from tailrace.maintain import builds
-builds.CHUNK = 200
+from tailrace.catalog import construction
+construction.CHUNK = 200
 sys.argv = ["tailrace", "sql", sys.argv[1], sys.argv[2]]
-from tailrace.cli import main
+from tailrace.cli.app import main
 main()
 """
 
@@ -49,9 +49,9 @@ def test_a_build_interrupted_by_sigint_is_shown_and_continued(shop: Tailrace, sp
         assert line.startswith("building spend: ")
         assert line.endswith("of 20,000 rows\n")
         process.send_signal(signal.SIGINT)
-        said = process.stderr.read()
-        assert process.wait(timeout=60) == 130, said
-    assert "spend: being built" in said
+        errors = process.stderr.read()
+        assert process.wait(timeout=60) == 130, errors
+    assert "spend: being built" in errors
     [building] = shop.json("status")["building"]
     assert (building["name"], building["total"], building["pid"]) == ("spend", 20_000, None)
     assert "being built" in shop("status").stdout

@@ -15,7 +15,7 @@ VERBS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-define
 DESIGNED = {"init", "sql", "load", "put", "delete", "get", "scan", "refresh", "run", "explain", "status"}
 
 
-def test_all_verbs_of_the_design_are_there() -> None:
+def test_all_designed_verbs_exist() -> None:
     assert set(VERBS) == DESIGNED | {"verify", "audit", "record", "check", "demo", "bench"}
 
 
@@ -52,5 +52,5 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     "wrong", [["nosuch"], ["get"], ["get", "shop", "orders", "--nosuch"], ["init", "s", "--nodes", "0"]]
 )
-def test_wrong_use_exits_with_2(wrong: list[str]) -> None:
+def test_wrong_usage_exits_with_2(wrong: list[str]) -> None:
     assert CliRunner().invoke(app, wrong).exit_code == 2

@@ -29,13 +29,13 @@ def test_composite_keys_and_odd_values(shop: Tailrace) -> None:
     assert shop.json("get", "lines", 1, 10) == {"id": 1, "line": 10, "price": None, "data": None}
 
 
-def test_rows_come_from_stdin_too(shop: Tailrace) -> None:
+def test_put_reads_rows_from_stdin(shop: Tailrace) -> None:
     shop("put", "orders", stdin='{"id": 1}\n\n{"id": 2, "cust": 5}\n')
     shop("put", "orders", '[{"id": 3}, {"id": 4}]')
     assert [row["id"] for row in shop.rows("orders")] == [1, 2, 3, 4]
 
 
-def test_update_changes_only_what_is_given(shop: Tailrace) -> None:
+def test_update_changes_only_the_given_columns(shop: Tailrace) -> None:
     shop("put", "orders", '{"id": 1, "cust": 7, "note": "x"}')
     shop("put", "orders", "--update", '{"id": 1, "cust": 8}')
     assert shop.json("get", "orders", 1) == {"id": 1, "cust": 8, "price": None, "note": "x", "day": None}
@@ -52,7 +52,7 @@ def test_delete(shop: Tailrace) -> None:
     assert [row["line"] for row in shop.rows("lines")] == [2, 4]
 
 
-def test_get_of_an_absent_row_is_1_and_silent(shop: Tailrace) -> None:
+def test_get_of_a_missing_row_exits_with_1_and_prints_nothing(shop: Tailrace) -> None:
     result = shop("get", "orders", 404, code=1)
     assert (result.stdout, result.stderr) == ("", "")
     assert shop.json("get", "orders", 404, code=1) is None
@@ -84,13 +84,13 @@ def test_a_composite_range(shop: Tailrace) -> None:
 
 def test_status_of_tables(shop: Tailrace) -> None:
     shop("put", "orders", '{"id": 1}', '{"id": 2}')
-    found = shop.json("status")
-    assert [table["name"] for table in found["tables"]] == ["lines", "orders"]
-    assert (found["epoch"], found["lag_operations"]) == (0, 2)
+    status = shop.json("status")
+    assert [table["name"] for table in status["tables"]] == ["lines", "orders"]
+    assert (status["epoch"], status["lag_operations"]) == (0, 2)
     assert "2 operations" in shop("status").stdout
 
 
-def test_init_makes_a_store_only_where_there_is_none(tmp_path: Path) -> None:
+def test_init_refuses_an_existing_store_and_a_directory_with_files(tmp_path: Path) -> None:
     shop = Tailrace(tmp_path / "new" / "shop")
     made = shop.json("init", "--nodes", 3, "--shards", 6, "--relaxed")
     assert made == {"path": str(shop.path), "nodes": 3, "shards": 6, "durable": False}
@@ -125,16 +125,16 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("command", "error", "said"), BAD, ids=[" ".join(c[0]) for c in BAD])
-def test_bad_input_is_told_and_changes_nothing(shop: Tailrace, command: list[str], error: str, said: str) -> None:
-    found = shop.error(*command)
-    assert found["error"] == error
-    assert said in found["message"]
+@pytest.mark.parametrize(("command", "kind", "part"), BAD, ids=[" ".join(c[0]) for c in BAD])
+def test_bad_input_is_an_error_and_changes_nothing(shop: Tailrace, command: list[str], kind: str, part: str) -> None:
+    error = shop.error(*command)
+    assert error["error"] == kind
+    assert part in error["message"]
     assert shop.rows("orders") == shop.rows("lines") == []
 
 
 @pytest.mark.parametrize("verb", ["status", "refresh", "run", "verify"])
-def test_what_is_not_a_store_stays_as_it_is(tmp_path: Path, verb: str) -> None:
+def test_a_directory_that_is_not_a_store_is_refused_and_left_unchanged(tmp_path: Path, verb: str) -> None:
     assert Tailrace(tmp_path / "nowhere").error(verb)["error"] == "NotAStore"
     assert Tailrace(tmp_path).error(verb)["error"] == "NotAStore"
     assert list(tmp_path.iterdir()) == []

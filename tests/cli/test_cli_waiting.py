@@ -1,4 +1,4 @@
-"""Positions, waits, and who runs epochs, on the command line."""
+"""`--at-least`, and what `status` says about the process that runs epochs, throttled writers and pins."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_reads_wait_for_the_position_of_a_write(shop: Tailrace, spark: SparkSess
     assert len(shop.json("scan", "spend", "--at-least", position + 1, "--timeout", 0)) == 1
 
 
-def test_status_says_who_runs_epochs_and_whether_writers_are_slowed(shop: Tailrace, spark: SparkSession) -> None:
-    assert "nobody runs epochs" in shop("status").stdout
+def test_status_shows_the_process_that_runs_epochs_and_throttled_writers(shop: Tailrace, spark: SparkSession) -> None:
+    assert "no process runs epochs" in shop("status").stdout
     shop("run", "--until-caught-up", "--max-lag", 2)
     shop("put", "orders", '{"id": 1}', '{"id": 2}', '{"id": 3}')
     assert shop.json("status")["delay"] == 0
     with held(str(shop.path.resolve()), "runner"), tr.open(shop.path) as db, db.snapshot():
-        said = shop("status").stdout
-        assert f"run by process {os.getpid()} " in said
-        assert "waits up to 0.50 s (max_lag is 2)" in said
-        assert f"epoch 0 is kept for process {os.getpid()}" in said
+        output = shop("status").stdout
+        assert f"run by process {os.getpid()} " in output
+        assert "waits up to 0.50 s (max_lag is 2)" in output
+        assert f"epoch 0 has been pinned by process {os.getpid()}" in output
         assert shop.json("status")["delay"] == 0.5

@@ -1,4 +1,4 @@
-"""Files that are damaged or made to harm, given to `load`: a BadFile that names them, and nothing is loaded."""
+"""`load` answers a damaged or malicious file with a BadFile that names it, and loads nothing."""
 
 from __future__ import annotations
 
@@ -90,21 +90,21 @@ def test_a_damaged_file(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / f"damaged.{ending}"
     path.write_bytes(data.draw(damaged(VALID[ending])))
-    found = survives(lambda: load(table, [path]))
-    assert isinstance(found, int | BadFile), found
-    if isinstance(found, BadFile):
-        assert found.path == str(path)
+    outcome = survives(lambda: load(table, [path]))
+    assert isinstance(outcome, int | BadFile), outcome
+    if isinstance(outcome, BadFile):
+        assert outcome.path == str(path)
 
 
 @pytest.mark.parametrize("ending", VALID)
-def test_what_is_not_damaged_is_loaded(table: Table, tmp_path: Path, ending: str) -> None:
+def test_an_undamaged_file_is_loaded(table: Table, tmp_path: Path, ending: str) -> None:
     for content in VALID[ending]:
         path = tmp_path / f"whole.{ending}"
         path.write_bytes(content)
         assert load(table, [path]) > 0
 
 
-HARMFUL = {
+MALICIOUS = {
     "deep.jsonl": b'{"id": 1, "name": ' + b"[" * 200_000 + b"]" * 200_000 + b"}",
     "deeper.jsonl": b'{"id": 1, "unknown": ' + b'{"a":' * 200_000 + b"1" + b"}" * 200_000 + b"}",
     "digits.jsonl": b'{"id": ' + b"9" * 100_000 + b"}",
@@ -122,10 +122,10 @@ HARMFUL = {
 }
 
 
-@pytest.mark.parametrize("name", HARMFUL)
-def test_a_file_made_to_harm(table: Table, tmp_path: Path, name: str) -> None:
-    """Nesting, exponents that crash Arrow, lines that fill the memory: told in a few words."""
-    (tmp_path / name).write_bytes(HARMFUL[name])
+@pytest.mark.parametrize("name", MALICIOUS)
+def test_a_malicious_file(table: Table, tmp_path: Path, name: str) -> None:
+    """Deep nesting, exponents that crash Arrow and lines that fill the memory give a short error."""
+    (tmp_path / name).write_bytes(MALICIOUS[name])
     with pytest.raises(BadFile) as caught:
         load(table, [tmp_path / name])
     assert len(str(caught.value)) < 1000
@@ -145,5 +145,5 @@ def test_numbers_with_small_exponents_are_read(table: Table, tmp_path: Path) -> 
     (tmp_path / "a.jsonl").write_text('{"id": 1, "price": 25e-2, "name": "3e-41"}\n{"id": 2, "price": "1.5e-01"}\n')
     (tmp_path / "a.csv").write_text("id,price\n3,25e-2\n4,1.5\n")
     assert load(table, [tmp_path / "a.jsonl", tmp_path / "a.csv"]) == 4
-    found = [table.get(i)["price"] for i in (1, 2, 3, 4)]
-    assert found == [Decimal("0.25"), Decimal("0.15"), Decimal("0.25"), Decimal("1.50")]
+    prices = [table.get(i)["price"] for i in (1, 2, 3, 4)]
+    assert prices == [Decimal("0.25"), Decimal("0.15"), Decimal("0.25"), Decimal("1.50")]

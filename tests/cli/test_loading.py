@@ -1,4 +1,4 @@
-"""Files into tables: what is read, and what is said of a broken file, which changes nothing."""
+"""Loading files: every format and type is read, and a broken file changes nothing and gives a precise error."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_shapes_of_json_lines(table: tr.Table, file: File) -> None:
 
 
 def test_large_files_are_read_in_pieces(table: tr.Table, file: File, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "KEPT", 1000)
+    monkeypatch.setattr(loading, "MAX_BUFFERED", 1000)
     monkeypatch.setattr(loading, "CHUNK", 700)
     monkeypatch.setattr(loading.lines, "BLOCK", 2000)
     monkeypatch.setattr(loading.delimited, "BLOCK", 2000)
@@ -111,8 +111,8 @@ def test_large_files_are_read_in_pieces(table: tr.Table, file: File, monkeypatch
 
 MANY = "".join(f"{i},x\n" for i in range(3, 3000))
 BROKEN = [
-    ("a.csv", "id,s\n1,x\n2,x,y\n", 3, "line 3 has 3 fields, not 2"),
-    ("a.csv", 'id,s\n1,"a\nb"\n\n2\n', 5, "line 5 has 1 fields, not 2"),
+    ("a.csv", "id,s\n1,x\n2,x,y\n", 3, "line 3 has 3 fields, expected 2"),
+    ("a.csv", 'id,s\n1,"a\nb"\n\n2\n', 5, "line 5 has 1 fields, expected 2"),
     ("a.csv", f"id,s\n1,x\n{MANY}seven,x\n", 3000, "line 3000, column 'id': 'seven' does not fit BIGINT"),
     (
         "a.csv",
@@ -126,40 +126,40 @@ BROKEN = [
     ("a.csv", 'id,s\n1,x\n2,"open\n3,y\n4,z\n', 3, "line 3: a quote is not closed"),
     ("a.csv", b"id,s\n1,x\n2,\xff\n", 3, "line 3 is not UTF-8"),
     ("a.csv", "id,colour\n1,x\n", None, "line 1: 't' has no column 'colour'"),
-    ("a.csv", "id,id\n1,2\n", None, "line 1: column 'id' is there twice"),
-    ("a.csv", "s\nx\n", None, "line 1: there is no column for the key 'id'"),
-    ("a.csv", "", None, "it is empty"),
-    ("a.csv", "\n\n", None, "it is empty"),
-    ("a.jsonl", "", None, "it is empty"),
+    ("a.csv", "id,id\n1,2\n", None, "line 1: column 'id' appears twice"),
+    ("a.csv", "s\nx\n", None, "line 1: key column 'id' of 't' is missing"),
+    ("a.csv", "", None, "the file is empty"),
+    ("a.csv", "\n\n", None, "the file is empty"),
+    ("a.jsonl", "", None, "the file is empty"),
     ("a.jsonl", '{"id": 1}\n\n{"id": 2\n{"id": 3}\n', 3, "line 3 is not JSON"),
     ("a.jsonl", '{"id": 1}\n[{"id": 2}]\n', 2, "line 2 is an array"),
-    ("a.jsonl", '[\n{"id": 2}\n]\n', 1, "one JSON object per line is needed"),
+    ("a.jsonl", '[\n{"id": 2}\n]\n', 1, "expected one JSON object per line"),
     ("a.jsonl", '{"id": 1}\n{"id": 1.5}\n', 2, "line 2, column 'id': Decimal('1.5') does not fit BIGINT"),
     ("a.jsonl", '{"id": 1}\n{"s": "x"}\n', 2, "line 2: key column 'id' is NULL"),
     ("a.jsonl", '{"id": 1}\n{"id": 2, "colour": 1}\n', 2, "line 2: 't' has no column 'colour'"),
     ("a.jsonl", '{"id": 1}\n{"id": 2, "s": 7}\n', 2, "line 2, column 's': 7 does not fit STRING"),
     ("a.jsonl", b'{"id": 1}\n{"id": 2, "s": "\xff"}\n', 2, "line 2 is not JSON"),
-    ("a.parquet", "not parquet", None, "it cannot be read as Parquet"),
-    ("a.xlsx", "x", None, "its name does not tell its format"),
+    ("a.parquet", "not parquet", None, "cannot be read as Parquet"),
+    ("a.xlsx", "x", None, "unknown file extension"),
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "line", "said"), BROKEN, ids=[b[3][:50] for b in BROKEN])
+@pytest.mark.parametrize(("name", "content", "line", "message"), BROKEN, ids=[b[3][:50] for b in BROKEN])
 def test_a_broken_file_changes_nothing(
-    table: tr.Table, file: File, name: str, content: str | bytes, line: int | None, said: str
+    table: tr.Table, file: File, name: str, content: str | bytes, line: int | None, message: str
 ) -> None:
     good = file("good.csv", "id,s\n100,fine\n")
     with pytest.raises(BadFile) as caught:
         load(table, [good, file(name, content)])
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).endswith("; nothing was loaded")
     assert caught.value.data.get("line") == line
     assert rows(table) == []
 
 
-def test_a_file_that_is_not_there(table: tr.Table, tmp_path: Path) -> None:
-    for path, said in ((tmp_path / "no.csv", "no such file"), (tmp_path, "not a file")):
-        with pytest.raises(BadFile, match=said):
+def test_a_missing_file(table: tr.Table, tmp_path: Path) -> None:
+    for path, message in ((tmp_path / "no.csv", "no such file"), (tmp_path, "not a file")):
+        with pytest.raises(BadFile, match=message):
             load(table, [path], Options(format="csv"))
 
 

@@ -1,4 +1,4 @@
-"""Random values of every type the store holds, leaning towards the awkward ones."""
+"""Hypothesis strategies for values of every storable type, biased towards edge cases."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def values(kind: pa.DataType) -> st.SearchStrategy[Any]:
 
 
 def present(kind: pa.DataType) -> st.SearchStrategy[Any]:
-    """Values of a type."""
+    """Values of a type, never None."""
     if kind in _INTEGERS:
         bits = _INTEGERS[kind]
         return st.integers(-(2**bits), 2**bits - 1) | st.integers(-2, 2)
@@ -48,8 +48,8 @@ def present(kind: pa.DataType) -> st.SearchStrategy[Any]:
         width = 32 if kind == pa.float32() else 64
         return st.sampled_from([0.0, -0.0, float("nan"), float("inf"), float("-inf")]) | st.floats(width=width)
     if pa.types.is_decimal(kind):
-        most = 10**kind.precision - 1
-        numbers = st.integers(-most, most) | st.integers(-min(300, most), min(300, most))
+        largest = 10**kind.precision - 1
+        numbers = st.integers(-largest, largest) | st.integers(-min(300, largest), min(300, largest))
         return numbers.map(lambda n: _EXACT.scaleb(Decimal(n), -kind.scale))
     if pa.types.is_string(kind):
         return st.text(st.sampled_from("\0\1\2aé😀"), max_size=4) | st.text(max_size=20)
@@ -81,7 +81,7 @@ def columns(kinds: list[pa.DataType], rows: list[tuple[Any, ...]]) -> list[pa.Ar
 
 
 def bits(value: Any) -> Any:
-    """The value, with floats as their bytes: `==` then tells -0.0 from 0.0 and knows NaN."""
+    """The value with floats as bytes, so that `==` distinguishes -0.0 from 0.0 and NaN equals itself."""
     if isinstance(value, float):
         return struct.pack("<d", value)
     if isinstance(value, dict):

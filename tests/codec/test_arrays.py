@@ -1,4 +1,4 @@
-"""Cells of one length are handled as records, others row by row: nobody sees which."""
+"""Cells of one length are handled as records, others row by row; both give the same result."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ def binary(values: list[bytes]) -> pa.LargeBinaryArray:
     return pa.array(values, pa.large_binary())
 
 
-def test_width() -> None:
-    assert arrays.width(binary([b"abc", b"def"])) == 3
-    assert arrays.width(binary([b"abc", b"def", b"g"]).slice(0, 2)) == 3
-    assert arrays.width(binary([b"", b""])) == 0
-    assert arrays.width(binary([b"abc", b"g"])) is None
-    assert arrays.width(binary([])) is None
-    assert arrays.width(pa.array([b"abc", None], pa.large_binary())) is None
+def test_cell_width() -> None:
+    assert arrays.cell_width(binary([b"abc", b"def"])) == 3
+    assert arrays.cell_width(binary([b"abc", b"def", b"g"]).slice(0, 2)) == 3
+    assert arrays.cell_width(binary([b"", b""])) == 0
+    assert arrays.cell_width(binary([b"abc", b"g"])) is None
+    assert arrays.cell_width(binary([])) is None
+    assert arrays.cell_width(pa.array([b"abc", None], pa.large_binary())) is None
 
 
 @given(CELLS, st.data())
-def test_cells_are_taken(values: list[bytes], data: st.DataObject) -> None:
+def test_take_cells(values: list[bytes], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(values)))
-    left = values[cut:]
-    at = data.draw(st.lists(st.integers(-1, len(left) - 1)))
-    found = arrays.taken(binary(values).slice(cut), np.array(at, np.int64))
-    assert found.to_pylist() == [None if i < 0 else left[i] for i in at]
+    rest = values[cut:]
+    at = data.draw(st.lists(st.integers(-1, len(rest) - 1)))
+    taken = arrays.take_cells(binary(values).slice(cut), np.array(at, np.int64))
+    assert taken.to_pylist() == [None if i < 0 else rest[i] for i in at]
 
 
 @given(CELLS, st.binary(max_size=2), st.integers(0, 2))
-def test_cells_are_joined(values: list[bytes], front: bytes, cut: int) -> None:
+def test_join_cells(values: list[bytes], front: bytes, cut: int) -> None:
     keys, prefix = binary(values).slice(min(cut, len(values))), pa.scalar(front, pa.large_binary())
-    listed = keys.to_pylist()
-    assert arrays.joined([keys]).to_pylist() == listed
-    assert arrays.joined([prefix, keys, keys]).to_pylist() == [front + v + v for v in listed]
+    expected = keys.to_pylist()
+    assert arrays.join_cells([keys]).to_pylist() == expected
+    assert arrays.join_cells([prefix, keys, keys]).to_pylist() == [front + v + v for v in expected]
     assert list(arrays.pairs([pa.scalar(b"/", pa.large_binary()), prefix, keys], keys)) == [
-        (b"/" + front + v, v) for v in listed
+        (b"/" + front + v, v) for v in expected
     ]
 
 
 @given(CELLS, st.integers(0, 5))
-def test_cells_lose_their_beginning(values: list[bytes], count: int) -> None:
-    assert arrays.without(binary(values), count).to_pylist() == [v[count:] for v in values]
+def test_drop_prefix(values: list[bytes], count: int) -> None:
+    assert arrays.drop_prefix(binary(values), count).to_pylist() == [v[count:] for v in values]

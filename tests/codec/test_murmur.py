@@ -1,4 +1,4 @@
-"""Place: Spark's `hash`, to the bit."""
+"""`hash_columns` equals Spark's `hash`, bit for bit."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pyspark.sql import functions as sf
 from strategies import SCALARS, columns, tuples
 
 from tailrace import types
-from tailrace.codec.murmur import hash_columns, hash_one, place, place_one
+from tailrace.codec.murmur import hash_bucket, hash_buckets, hash_columns, hash_one
 from tailrace.errors import Unsupported
 
 ROWS = 2_000
 
 
 def random_column(kind: pa.DataType, source: random.Random) -> pa.Array:
-    """Values spread over the whole range of a type, with NULLs, as a seeded draw of `ROWS`."""
+    """`ROWS` random values over the whole range of a type, with NULLs."""
     wide = [source.getrandbits(128) for _ in range(ROWS)]
     mask = np.array([source.random() < 0.1 for _ in range(ROWS)])
     if pa.types.is_decimal(kind):
-        # Any number of digits, so that the bytes of a BigInteger take every length.
+        # Every number of digits, so that BigInteger.toByteArray() has every length.
         numbers = [(w >> 1) % 10 ** source.randint(1, kind.precision) * (-1) ** (w & 1) for w in wide]
         text = pa.array([str(n) for n in numbers], mask=mask)
         whole = text.cast(pa.decimal128(38, 0))
@@ -55,19 +55,19 @@ def random_column(kind: pa.DataType, source: random.Random) -> pa.Array:
 
 def spark_hash(spark: SparkSession, data: pa.Table, names: list[str]) -> list[int]:
     frame = spark.createDataFrame(data.append_column("i", pa.array(range(len(data)), pa.int32())))
-    found = frame.select("i", sf.hash(*names).alias("h")).toArrow().sort_by("i")
-    return found.column("h").to_pylist()
+    hashes = frame.select("i", sf.hash(*names).alias("h")).toArrow().sort_by("i")
+    return hashes.column("h").to_pylist()
 
 
 @pytest.mark.parametrize("kind", SCALARS, ids=str)
-def test_hash_is_that_of_spark(spark: SparkSession, kind: pa.DataType) -> None:
+def test_hash_of_one_column_equals_spark(spark: SparkSession, kind: pa.DataType) -> None:
     column = random_column(kind, random.Random(str(kind)))
     data = pa.table({"c": column})
     assert data.num_rows == ROWS
     assert hash_columns([column]).tolist() == spark_hash(spark, data, ["c"])
 
 
-def test_hash_of_several_columns_is_that_of_spark(spark: SparkSession) -> None:
+def test_hash_of_several_columns_equals_spark(spark: SparkSession) -> None:
     source = random.Random(1)
     data = pa.table({f"c{i}": random_column(kind, source) for i, kind in enumerate(SCALARS)})
     for _ in range(5):
@@ -75,22 +75,22 @@ def test_hash_of_several_columns_is_that_of_spark(spark: SparkSession) -> None:
         assert hash_columns(data.select(names).columns).tolist() == spark_hash(spark, data, names)
 
 
-def test_place_is_that_of_spark(spark: SparkSession) -> None:
+def test_hash_buckets_equal_spark(spark: SparkSession) -> None:
     data = pa.table({"k": random_column(pa.int64(), random.Random(2))})
     frame = spark.createDataFrame(data).select(sf.pmod(sf.hash("k"), sf.lit(7)).alias("p"))
-    found = place(data.columns, 7)
-    assert found.dtype == np.int32
-    assert found.tolist() == frame.toArrow().column("p").to_pylist()
+    buckets = hash_buckets(data.columns, 7)
+    assert buckets.dtype == np.int32
+    assert buckets.tolist() == frame.toArrow().column("p").to_pylist()
 
 
 @given(st.data())
 @settings(max_examples=300, deadline=None)
-def test_one_key_hashes_as_a_column_does(data: st.DataObject) -> None:
+def test_one_key_hashes_like_a_column(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(SCALARS), max_size=4))
     rows: list[tuple[Any, ...]] = data.draw(tuples(kinds, most=20))
     arrays = columns(kinds, rows)
     assert hash_columns(arrays, len(rows)).tolist() == [hash_one(row, kinds) for row in rows]
-    assert place(arrays, 13, len(rows)).tolist() == [place_one(row, kinds, 13) for row in rows]
+    assert hash_buckets(arrays, 13, len(rows)).tolist() == [hash_bucket(row, kinds, 13) for row in rows]
 
 
 def test_strings_of_very_different_lengths() -> None:
@@ -105,15 +105,15 @@ def test_strings_of_very_different_lengths() -> None:
     assert hash_columns([column.cast(pa.large_binary())]).tolist() == expected
 
 
-def test_the_empty_key_has_a_place() -> None:
-    assert place([], 5, length=3).tolist() == [42 % 5] * 3
-    assert place_one([], [], 5) == 42 % 5
+def test_the_empty_key_has_a_bucket() -> None:
+    assert hash_buckets([], 5, length=3).tolist() == [42 % 5] * 3
+    assert hash_bucket([], [], 5) == 42 % 5
     with pytest.raises(ValueError, match="length"):
-        place([], 5)
+        hash_buckets([], 5)
     assert hash_columns([pa.array([], pa.string())]).tolist() == []
 
 
-def test_nested_keys_have_no_place() -> None:
+def test_nested_keys_are_not_hashed() -> None:
     kind = types.arrow("array<int>")
     with pytest.raises(Unsupported):
         hash_columns([pa.array([[1]], kind)])

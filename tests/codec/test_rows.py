@@ -1,4 +1,4 @@
-"""Rows: every bit comes back, equal rows have equal bytes, and damage is told from data."""
+"""Rows decode to the same bits, identical rows have identical bytes, and damaged rows are reported as Corrupt."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def table(kinds: list[pa.DataType], rows: list[tuple[Any, ...]]) -> pa.RecordBat
 @settings(max_examples=30, deadline=None)
 def test_round_trip_of_each_type(kind: pa.DataType, data: st.DataObject) -> None:
     batch = table([kind], data.draw(tuples([kind])))
-    found = RowCodec(batch.schema).decode(RowCodec(batch.schema).encode(batch))
-    found.validate(full=True)
-    assert bits(found.to_pylist()) == bits(batch.to_pylist())
+    decoded = RowCodec(batch.schema).decode(RowCodec(batch.schema).encode(batch))
+    decoded.validate(full=True)
+    assert bits(decoded.to_pylist()) == bits(batch.to_pylist())
 
 
 @given(st.data())
@@ -46,17 +46,17 @@ def test_round_trip(data: st.DataObject) -> None:
     codec = RowCodec(batch.schema)
     encoded = codec.encode(batch)
     for form in (encoded, encoded.cast(pa.binary()), encoded.to_pylist()):
-        found = codec.decode(form)
-        found.validate(full=True)
-        assert found.schema == batch.schema
-        assert found.num_rows == len(rows)
-        assert bits(found.to_pylist()) == bits(batch.to_pylist())
-        assert codec.encode(found) == encoded
+        decoded = codec.decode(form)
+        decoded.validate(full=True)
+        assert decoded.schema == batch.schema
+        assert decoded.num_rows == len(rows)
+        assert bits(decoded.to_pylist()) == bits(batch.to_pylist())
+        assert codec.encode(decoded) == encoded
 
 
 @given(st.data())
 @settings(max_examples=200, deadline=None)
-def test_one_row_decodes_as_a_batch_does(data: st.DataObject) -> None:
+def test_one_row_decodes_like_a_batch(data: st.DataObject) -> None:
     kinds = data.draw(some_types)
     batch = table(kinds, data.draw(tuples(kinds)))
     codec = RowCodec(batch.schema)
@@ -80,16 +80,16 @@ def test_slices_and_chunks_make_no_difference(data: st.DataObject) -> None:
     assert bits(codec.decode(encoded.slice(cut)).to_pylist()) == bits(batch.slice(cut).to_pylist())
 
 
-def test_every_bit_of_a_float_comes_back() -> None:
+def test_every_bit_of_a_float_is_kept() -> None:
     words = np.array([0, 1 << 63, 0x7FF8 << 48, 0xFFF8 << 48, (0x7FF8 << 48) + 5, 0x7FF << 52, 1], "<u8")
     batch = pa.record_batch({"x": pa.array(words.view("<f8"), from_pandas=False)})
     codec = RowCodec(batch.schema)
-    found = codec.decode(codec.encode(batch)).column(0)
-    assert found.null_count == 0
-    assert found.to_numpy().view("<u8").tolist() == words.tolist()
+    decoded = codec.decode(codec.encode(batch)).column(0)
+    assert decoded.null_count == 0
+    assert decoded.to_numpy().view("<u8").tolist() == words.tolist()
 
 
-def test_what_lies_under_a_null_is_no_part_of_the_row() -> None:
+def test_bytes_under_a_null_are_not_part_of_the_row() -> None:
     second = pa.py_buffer(b"\2")
     edges = pa.py_buffer(np.array([0, 2, 3], "<i4"))
     numbers = pa.array([7, 8, 9], pa.int64())
@@ -118,15 +118,15 @@ def test_layouts_of_strings(kind: pa.DataType) -> None:
 
 def test_columns_are_found_by_name() -> None:
     codec = RowCodec(pa.schema({"a": pa.int64(), "b": pa.int64()}))
-    turned = pa.table({"b": [2], "more": [3], "a": [1]})
-    assert codec.decode(codec.encode(turned)).to_pylist() == [{"a": 1, "b": 2}]
+    reordered = pa.table({"b": [2], "more": [3], "a": [1]})
+    assert codec.decode(codec.encode(reordered)).to_pylist() == [{"a": 1, "b": 2}]
 
 
-def test_schema_metadata_and_nullability_come_back() -> None:
+def test_schema_metadata_and_nullability_are_kept() -> None:
     exact = pa.schema([pa.field("a", pa.int64(), nullable=False)], metadata={"k": "v"})
     codec = RowCodec(exact)
-    found = codec.decode(codec.encode(pa.table({"a": [1]})))
-    assert found.schema.equals(exact, check_metadata=True)
+    decoded = codec.decode(codec.encode(pa.table({"a": [1]})))
+    assert decoded.schema.equals(exact, check_metadata=True)
 
 
 def test_types_that_cannot_be_stored_are_refused() -> None:
@@ -149,22 +149,22 @@ damaged_row = st.fixed_dictionaries({field.name: values(field.type) for field in
 
 
 def outcome(codec: RowCodec, row: bytes) -> Any:
-    """What a row decodes to, both ways; None if it is damaged. The two ways must agree."""
+    """The row decoded by `decode`, or None if it is damaged. Asserts that `decode_one` agrees."""
     try:
-        whole = codec.decode([row])
+        batch = codec.decode([row])
     except Corrupt:
         with pytest.raises(Corrupt) as caught:
             codec.decode_one(row)
         assert caught.value.where == "row"
         return None
-    whole.validate(full=True)
-    assert bits(codec.decode_one(row)) == bits(whole.to_pylist()[0])
-    return whole
+    batch.validate(full=True)
+    assert bits(codec.decode_one(row)) == bits(batch.to_pylist()[0])
+    return batch
 
 
 @given(damaged_row, st.data())
 @settings(max_examples=200, deadline=None)
-def test_a_row_cut_short_or_run_long_is_corrupt(values: dict[str, Any], data: st.DataObject) -> None:
+def test_a_row_that_is_too_short_or_too_long_is_corrupt(values: dict[str, Any], data: st.DataObject) -> None:
     codec = RowCodec(DAMAGED)
     [row] = codec.encode(pa.RecordBatch.from_pylist([values], DAMAGED)).to_pylist()
     assert outcome(codec, row) is not None
@@ -174,12 +174,12 @@ def test_a_row_cut_short_or_run_long_is_corrupt(values: dict[str, Any], data: st
 
 @given(damaged_row, st.data())
 @settings(max_examples=500, deadline=None)
-def test_flipped_bytes_are_corrupt_or_decode_to_something_valid(values: dict[str, Any], data: st.DataObject) -> None:
+def test_changed_bytes_are_corrupt_or_decode_to_valid_values(values: dict[str, Any], data: st.DataObject) -> None:
     codec = RowCodec(DAMAGED)
     [row] = codec.encode(pa.RecordBatch.from_pylist([values], DAMAGED)).to_pylist()
     broken = bytearray(row)
-    for place in data.draw(st.lists(st.integers(0, len(row) - 1), min_size=1, max_size=3)):
-        broken[place] = data.draw(st.integers(0, 255))
+    for position in data.draw(st.lists(st.integers(0, len(row) - 1), min_size=1, max_size=3)):
+        broken[position] = data.draw(st.integers(0, 255))
     outcome(codec, bytes(broken))
 
 

@@ -1,4 +1,4 @@
-"""Keys are sorted alike as bytes and as numbers, and rows that cancel out are found by key as they are by row."""
+"""Keys sort the same as bytes and as integers, and netting rows by key equals netting them by row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.codec.sorting import differing, order, packed
+from tailrace.codec.sorting import mark_run_starts, order, pack_keys
 from tailrace.errors import Corrupt
 from tailrace.rules.sink import keyed_write, net_keyed, net_rows
 
@@ -24,33 +24,33 @@ def binary(values: list[bytes]) -> pa.LargeBinaryArray:
 
 
 @given(ALIKE | FAR | RAGGED, st.integers(0, 3))
-def test_order_is_that_of_bytes(values: list[bytes], skipped: int) -> None:
+def test_order_equals_byte_order(values: list[bytes], skipped: int) -> None:
     keys = binary(values).slice(skipped)
-    listed = keys.to_pylist()
+    cells = keys.to_pylist()
     indices, fresh = order(keys)
-    ordered = [listed[i] for i in indices]
-    assert sorted(indices.tolist()) == list(range(len(listed)))
-    assert ordered == sorted(listed)
-    wanted = [i == 0 or key != ordered[i - 1] for i, key in enumerate(ordered)]
-    assert fresh[: len(ordered)].tolist() == wanted
-    assert differing(np.array(ordered, object)).tolist() == wanted
+    ordered = [cells[i] for i in indices]
+    assert sorted(indices.tolist()) == list(range(len(cells)))
+    assert ordered == sorted(cells)
+    expected = [i == 0 or key != ordered[i - 1] for i, key in enumerate(ordered)]
+    assert fresh[: len(ordered)].tolist() == expected
+    assert mark_run_starts(np.array(ordered, object)).tolist() == expected
 
 
-def test_keys_that_differ_little_are_numbers() -> None:
-    few = binary([b"\x00\x07\x01" + n.to_bytes(8) for n in (3, 2**40, 2**41, 1)])
-    found = packed(few)
-    assert found is not None
-    numbers, bits = found
+def test_keys_that_differ_in_few_bits_are_packed() -> None:
+    keys = binary([b"\x00\x07\x01" + n.to_bytes(8) for n in (3, 2**40, 2**41, 1)])
+    packed = pack_keys(keys)
+    assert packed is not None
+    numbers, bits = packed
     assert np.argsort(numbers).tolist() == [3, 0, 1, 2]
-    assert bits == 4  # two of the highest byte that differs, two of the lowest
-    assert packed(binary([bytes(9), b"\xff" * 9])) is None
-    assert packed(binary([b"a", b"ab"])) is None
+    assert bits == 4  # two bits differ in a high byte, two in the lowest
+    assert pack_keys(binary([bytes(9), b"\xff" * 9])) is None
+    assert pack_keys(binary([b"a", b"ab"])) is None
 
 
 @pytest.mark.parametrize("bits", [0, 20, 57, 64], ids="{} bits".format)
 @pytest.mark.parametrize("count", [1, 64, 1000])
 def test_many_keys_in_order(bits: int, count: int) -> None:
-    """With room for their places beside them or without."""
+    """Covers keys with and without room for their index in the word."""
     numbers = np.random.default_rng(1).integers(0, 2**bits - 1, count, np.uint64, endpoint=True)
     numbers = np.concatenate([numbers, numbers[: count // 2]])
     keys = binary([b"\x01" + int(n).to_bytes(8) for n in numbers])
@@ -63,24 +63,24 @@ ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(-2, 
 
 
 @given(ROWS)
-def test_net_by_key_is_net_by_row(rows: list[tuple[int, int, int]]) -> None:
+def test_net_by_key_equals_net_by_row(rows: list[tuple[int, int, int]]) -> None:
     keys = binary([b"%d" % key for key, _, _ in rows])
     encoded = binary([b"%d/%d" % (key, value) for key, value, _ in rows])
     weights = np.array([weight for _, _, weight in rows], dtype=np.int64)
 
-    def found(picked: np.ndarray, totals: np.ndarray) -> dict[bytes, int]:
-        listed = [encoded[i].as_py() for i in picked.tolist()]
-        assert len(set(listed)) == len(listed)
-        return dict(zip(listed, totals.tolist(), strict=True))
+    def weights_by_row(picked: np.ndarray, totals: np.ndarray) -> dict[bytes, int]:
+        picked_rows = [encoded[i].as_py() for i in picked.tolist()]
+        assert len(set(picked_rows)) == len(picked_rows)
+        return dict(zip(picked_rows, totals.tolist(), strict=True))
 
     net = net_keyed(keys, encoded, weights)
-    assert found(net.at, net.weights) == found(*net_rows(encoded, weights))
+    assert weights_by_row(net.at, net.weights) == weights_by_row(*net_rows(encoded, weights))
     ordered = [keys[i].as_py() for i in net.at.tolist()]
     assert ordered == sorted(ordered)
     assert net.fresh.tolist() == [i == 0 or key != ordered[i - 1] for i, key in enumerate(ordered)]
 
 
-def test_a_key_has_one_row_that_comes_and_one_that_goes() -> None:
+def test_a_key_has_at_most_one_inserted_and_one_deleted_row() -> None:
     keys, rows = binary([b"b", b"a", b"b", b"c"]), binary([b"B", b"A", b"B2", b"C"])
     write = keyed_write(7, keys, rows, net_keyed(keys, rows, np.array([-1, 1, 1, -1])))
     assert write.keys.to_pylist() == [b"a", b"b", b"c"]

@@ -1,7 +1,7 @@
-"""A bank: accounts and savings whose balances add up, writers that only ever move money, and what readers must see.
+"""The bank of `test_bank.py`: two tables, views over them, and writers that move money but never create or lose any.
 
-Run as a program it is a writer: it moves money between the accounts that are its own, in transactions of every
-kind, until its stdin ends.
+Run as a program, this module is a writer. It moves money between its own customers, in transactions of every kind,
+until its stdin is closed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 import tailrace as tr
 
 BRANCHES = 7
-MINE, OTHER = 1000, 1001  # branches of the test's own accounts
-EACH = 1000  # what every account and every savings account has at first
+MINE, OTHER = 1000, 1001  # branches of the two accounts that the test itself writes
+EACH = 1000  # initial balance of every account and every savings account
 
 TABLES = ("accounts", "savings")
 VIEWS = {
@@ -31,8 +31,8 @@ VIEWS = {
 }
 
 
-def found(db: tr.Database, customers: int) -> int:
-    """Make tables, views and customers, and two more for the test itself; how much money there is."""
+def open_bank(db: tr.Database, customers: int) -> int:
+    """Create tables, views, customers, and two accounts for the test itself. Returns the total amount of money."""
     for name in TABLES:
         db.sql(f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, branch INT, balance BIGINT)")
         db.table(name).put_many([{"id": i, "branch": i % BRANCHES, "balance": EACH} for i in range(customers)])
@@ -42,25 +42,25 @@ def found(db: tr.Database, customers: int) -> int:
     return 2 * EACH * (customers + 1)
 
 
-def summed(rows: Any, column: str) -> int:
+def sum_column(rows: Any, column: str) -> int:
     return sum(value or 0 for value in rows.column(column).to_pylist())
 
 
 def sums(source: tr.Database | tr.Snapshot) -> dict[str, int]:
-    """The money in the bank, in every way that views and tables tell it."""
+    """The total amount of money, computed from each view and from the tables."""
     row = source.view("total").get()
     assert row is not None
-    branches = summed(source.view("checking").scan(), "total") + summed(source.view("saved").scan(), "total")
+    branches = sum_column(source.view("checking").scan(), "total") + sum_column(source.view("saved").scan(), "total")
     return {
         "total": row["total"],
         "branches": branches,
-        "wealth": summed(source.view("wealth").scan(), "total"),
-        "tables": sum(summed(source.table(name).scan(), "balance") for name in TABLES),
+        "wealth": sum_column(source.view("wealth").scan(), "total"),
+        "tables": sum(sum_column(source.table(name).scan(), "balance") for name in TABLES),
     }
 
 
 class Writer:
-    """Moves money between its own customers, those whose number is `mine` modulo `writers`."""
+    """Moves money between its own customers: those whose id is `mine` modulo `writers`."""
 
     def __init__(self, db: tr.Database, mine: int, writers: int) -> None:
         self._db, self._random = db, random.Random(mine)
@@ -73,11 +73,11 @@ class Writer:
         self.transactions = self.operations = 0
 
     def _customer(self) -> int:
-        """By Zipf: a few customers have most of the business."""
+        """A random customer, Zipf-distributed: a few customers get most of the transactions."""
         return self._mine[int(self._numpy.zipf(1.3)) % len(self._mine)]
 
     def _row(self, name: str, customer: int, more: int) -> dict[str, int]:
-        """A customer's row with more money (or less); the account is opened if there is none, in some branch."""
+        """The customer's row with `more` added to the balance, in a random branch. Opens a closed account."""
         balances = self.balances[name]
         balances[customer] = balances.get(customer, 0) + more
         return {"id": customer, "branch": self._random.randrange(BRANCHES), "balance": balances[customer]}
@@ -100,7 +100,7 @@ class Writer:
         return t.written
 
     def _close(self, one: int, other: int, amount: int) -> tr.Written:
-        """Close an account, which is opened again by the next transfer to or from it."""
+        """Closes an account. The next transfer to or from it opens it again."""
         with self._db.transaction() as t:
             rest = self.balances["accounts"].pop(one, 0)
             t.table("savings").put(self._row("savings", other, rest))

@@ -1,4 +1,4 @@
-"""Writers are slowed while views are far behind and somebody runs epochs; otherwise never."""
+"""Writers are throttled only while views are far behind and a process runs epochs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_delay_grows_with_the_excess(lag: int, delay: float) -> None:
     assert Lag(lag, 10).delay == delay
 
 
-def test_the_rule_is_kept_in_the_store(tmp_path: Path, db: tr.Database) -> None:
+def test_max_lag_is_stored_and_seen_by_all_handles(tmp_path: Path, db: tr.Database) -> None:
     with tr.open(tmp_path / "s") as other:
         assert other.status().max_lag == 10
         with tr.open(tmp_path / "s", max_lag=500):
@@ -47,7 +47,7 @@ def test_the_rule_is_kept_in_the_store(tmp_path: Path, db: tr.Database) -> None:
         tr.open(tmp_path / "s", max_lag=0)
 
 
-def test_without_a_runner_nobody_waits(db: tr.Database) -> None:
+def test_no_write_waits_if_no_process_runs_epochs(db: tr.Database) -> None:
     put(db, 60)
     status = db.status()
     assert (status.lag_operations, status.delay, status.runner) == (60, 0.0, None)
@@ -57,7 +57,7 @@ def test_without_a_runner_nobody_waits(db: tr.Database) -> None:
     assert time.monotonic() - before < LONGEST
 
 
-def test_with_a_runner_writes_wait_a_bounded_time(db: tr.Database) -> None:
+def test_writes_wait_a_bounded_time_while_a_process_runs_epochs(db: tr.Database) -> None:
     with held(db.path, "runner"):
         put(db, 10)
         assert db.status().delay == 0.0
@@ -73,7 +73,7 @@ def test_with_a_runner_writes_wait_a_bounded_time(db: tr.Database) -> None:
     assert db.status().delay == 0.0
 
 
-def test_a_write_goes_on_when_the_lag_or_the_runner_is_gone(db: tr.Database) -> None:
+def test_a_waiting_write_continues_when_the_lag_or_the_runner_is_gone(db: tr.Database) -> None:
     put(db, 1_000)
     done = threading.Event()
 

@@ -1,7 +1,7 @@
-"""The bank test: money is only ever moved, so it must add up at every read, while all run at full speed.
+"""The bank test: writers only move money, so every consistent read must find the same total.
 
-Writers and the runner of epochs are processes of their own; this one reads: plain reads of one view, snapshots of
-all of them, and its own writes by their position. The long form also watches lag, memory and disk.
+Writers and the runner of epochs are separate processes at full speed. This process reads: single views, snapshots of
+all views, and its own writes by their position. The long test also watches lag, memory and disk usage.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ import pytest
 import tailrace as tr
 
 Told = Callable[[str], None]
-PATIENCE = 240.0  # seconds for what takes a few on a quiet machine
+PATIENCE = 240.0  # seconds; on a quiet machine the waits take a few
 
 
 @dataclass
 class Sample:
-    """The runner's memory apart from maps of the store, the JVM's and all others', and the store on disk, in MiB."""
+    """Lag, and in MiB: private memory of the runner's JVM and of its Python processes, and the store's disk usage."""
 
     seconds: float
     lag: int
@@ -42,8 +42,8 @@ class Sample:
 
 
 @dataclass
-class Seen:
-    """What readers saw: how often, and whatever did not add up."""
+class Observations:
+    """Counts of reads by kind, and the reads with a wrong result."""
 
     reads: dict[str, int] = field(default_factory=dict)
     wrong: list[Any] = field(default_factory=list)
@@ -87,11 +87,11 @@ def sample(db: tr.Database, runner: psutil.Process, began: float) -> Sample:
 
 
 class Readers:
-    """Threads that read until told to stop."""
+    """Reader threads; they run until the block ends."""
 
     def __init__(self, db: tr.Database, total: int, *, hold: float) -> None:
         self._db, self._total, self._hold = db, total, hold
-        self.seen, self._stop = Seen(), threading.Event()
+        self.seen, self._stop = Observations(), threading.Event()
         loops: list[Callable[[], None]] = [self._plain, self._snapshots, self._own, self._long]
         self._threads = [threading.Thread(target=self._loop, args=(loop,)) for loop in loops]
 
@@ -122,14 +122,14 @@ class Readers:
         row = self._db.view("total").get()
         assert row is not None
         self._check(row["total"])
-        self._check(bank.summed(self._db.view("wealth").scan(), "total"))
+        self._check(bank.sum_column(self._db.view("wealth").scan(), "total"))
 
     def _snapshots(self) -> None:
         with self._db.snapshot() as snapshot:
             self._check(bank.sums(snapshot))
 
     def _long(self) -> None:
-        """One snapshot for a while: what it shows must not move."""
+        """Holds one snapshot for a while: its content must not change."""
         with self._db.snapshot() as snapshot:
             rows = snapshot.view("checking").scan(), snapshot.table("savings").get_many(list(range(20)))
             self._stop.wait(self._hold)
@@ -139,7 +139,7 @@ class Readers:
                 self.seen.wrong.append((snapshot, rows, now))
 
     def _own(self) -> None:
-        """Move one's own money from one branch to the other, and see it there."""
+        """Moves money between the test's own accounts, and reads the write back by its position."""
         accounts = self._db.table("accounts")
         moved = self.seen.reads.get("own", 0) + 1
         rows = ((bank.MINE, -moved), (bank.OTHER, moved))
@@ -153,9 +153,9 @@ class Readers:
 def run(
     path: Path, spark: Any, told: Told, seconds: float, *, writers: int, customers: int, max_lag: int
 ) -> list[Sample]:
-    """Let writers, runner and readers work for so long; nothing may be wrong then. Samples of the time between."""
+    """Run writers, the runner and readers for `seconds`, then check everything. Returns samples taken meanwhile."""
     with tr.open(path, spark=spark, map_size=1 << 32, max_lag=max_lag) as db, ExitStack() as stack:
-        total = bank.found(db, customers)
+        total = bank.open_bank(db, customers)
         db.refresh()
         assert set(bank.sums(db).values()) == {total}
         first = db.status().epoch
@@ -178,7 +178,7 @@ def run(
         until(lambda: db.status().lag_operations == 0, "the end of the lag", db.status)
         runner.send_signal(signal.SIGTERM)
         assert runner.wait(timeout=PATIENCE) == 0
-        epochs, written = ran(path.parent / "epochs.jsonl"), sum(r["operations"] for r in reports)
+        epochs, written = read_epochs(path.parent / "epochs.jsonl"), sum(r["operations"] for r in reports)
         transactions = sum(r["transactions"] for r in reports)
         told(
             f"{transactions:,} transactions, {written:,} operations, {len(epochs)} epochs, reads: {readers.seen.reads}"
@@ -190,16 +190,16 @@ def run(
         assert db.status().epoch > first + 2
         assert max(epoch["operations"] for epoch in epochs) > 2
         with db.snapshot() as snapshot:
-            spoken = "SELECT SUM(total) AS t FROM wealth UNION ALL SELECT SUM(total) FROM total UNION ALL"
-            spoken += " SELECT SUM(balance) FROM (SELECT * FROM accounts UNION ALL SELECT * FROM savings)"
-            assert snapshot.query(spoken).column("t").to_pylist() == [total] * 3
+            sums_sql = "SELECT SUM(total) AS t FROM wealth UNION ALL SELECT SUM(total) FROM total UNION ALL"
+            sums_sql += " SELECT SUM(balance) FROM (SELECT * FROM accounts UNION ALL SELECT * FROM savings)"
+            assert snapshot.query(sums_sql).column("t").to_pylist() == [total] * 3
         assert all(db.verify(name).ok for name in bank.VIEWS)
         assert db.status().pins == []
     return samples
 
 
-def ran(file: Path) -> list[dict[str, Any]]:
-    """The runner's epochs, as it told them."""
+def read_epochs(file: Path) -> list[dict[str, Any]]:
+    """The epochs that the runner printed as JSON lines; a last, incomplete line is ignored."""
     return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
@@ -217,14 +217,14 @@ def test_the_money_adds_up(tmp_path: Path, spark: Any, told: Told) -> None:
 
 @pytest.mark.soak
 def test_the_money_adds_up_for_long(tmp_path: Path, spark: Any, told: Told) -> None:
-    seconds, max_lag = float(os.environ.get("BANK_SECONDS", "600")), 1_000  # so few that writers are slowed
+    seconds, max_lag = float(os.environ.get("BANK_SECONDS", "600")), 1_000  # so low that writers are throttled
     samples = run(tmp_path / "bank", spark, told, seconds, writers=3, customers=3_000, max_lag=max_lag)
     for s in samples[:: max(1, len(samples) // 20)]:
         told(
             f"{s.seconds:5.0f} s: lag {s.lag:7,}, delay {s.delay:.2f} s,"
             f" JVM {s.jvm:5,.0f} MiB, Python {s.python:5,.0f} MiB, disk {s.disk:5,.0f} MiB"
         )
-    told(f"writers were slowed in {sum(s.delay > 0 for s in samples)} of {len(samples)} samples")
+    told(f"writers were throttled in {sum(s.delay > 0 for s in samples)} of {len(samples)} samples")
     early, late = samples[: len(samples) // 3], samples[-len(samples) // 3 :]
     assert max(s.lag for s in samples) <= 3 * max_lag
     assert max(s.jvm for s in samples) < 4096

@@ -1,4 +1,4 @@
-"""Documents of wrong shapes, and a store.json that is none: an error of ours that names it, never another."""
+"""Malformed documents and a malformed store.json raise a TailraceError that names them, never another exception."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from crafted import crafted, damaged, survives
 from hypothesis import given, settings
@@ -16,9 +17,9 @@ from hypothesis import strategies as st
 
 import tailrace as tr
 from tailrace.catalog import construction
-from tailrace.catalog.definition import ViewDef, view_to_json
+from tailrace.catalog.definition import ViewDef, view_document
 from tailrace.epochs import records
-from tailrace.epochs.model import Intent
+from tailrace.epochs.model import INTENT
 from tailrace.errors import Corrupt, NewerFormat, NotAStore, OlderFormat
 from tailrace.plan.nodes import (
     Aggregate,
@@ -55,8 +56,8 @@ def view(name: str = "v") -> ViewDef:
     )
 
 
-VIEW = json.loads(json.dumps(view_to_json(view())))
-BUILDING = json.loads(json.dumps(view_to_json(view("w"))))
+VIEW = msgspec.to_builtins(view_document(view()))
+BUILDING = msgspec.to_builtins(view_document(view("w")))
 DOCUMENTS: dict[str, Any] = {
     "committed": {"epoch": 3, "cut": CUT, "at": 1.5},
     "intent": {"epoch": 4, "end": CUT, "ways": {"v": ["deltas", "why"]}, "load": ["w", {"1": ["0011", "*"]}, 5]},
@@ -95,18 +96,14 @@ DOCUMENTS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tr.Database]:
-    with tr.open(tmp_path_factory.mktemp("documents") / "store", map_size=1 << 26, durable=False) as found:
-        found._store.change_documents(DOCUMENTS)
-        yield found
+    with tr.open(tmp_path_factory.mktemp("documents") / "store", map_size=1 << 26, durable=False) as database:
+        database._store.change_documents(DOCUMENTS)
+        yield database
 
 
 def read_all(db: tr.Database) -> list[Callable[[], Any]]:
-    """All that reads documents without Spark."""
+    """Every function that reads documents and needs no Spark."""
     store = db._store
-
-    def intent() -> Intent | None:
-        found = store.document("intent")
-        return None if found is None else Intent.from_json(found)
 
     def pin() -> None:
         with pinned(store):
@@ -125,17 +122,17 @@ def read_all(db: tr.Database) -> list[Callable[[], Any]]:
         lambda: oldest_pinned(store),
         lambda: construction.progress(store, "w"),
         lambda: records.recent(store),
-        intent,
+        lambda: store.document(INTENT),
         pin,
     ]
 
 
-def explained(db: tr.Database) -> list[Callable[[], Any]]:
+def explain_calls(db: tr.Database) -> list[Callable[[], Any]]:
     return [lambda: db.explain("v"), lambda: db.explain("v", json=True)]
 
 
-def test_the_documents_are_right_as_they_are(db: tr.Database) -> None:
-    for read in read_all(db) + explained(db):
+def test_the_unchanged_documents_are_valid(db: tr.Database) -> None:
+    for read in read_all(db) + explain_calls(db):
         read()
 
 
@@ -158,7 +155,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def misshapen(draw: st.DrawFn, document: Any) -> Any:
-    """A document with something in it replaced, removed or doubled."""
+    """A document with one of its parts replaced, removed or added."""
     path = draw(st.sampled_from(places(document)))
     if not path:
         return draw(JSON)
@@ -181,38 +178,48 @@ def misshapen(draw: st.DrawFn, document: Any) -> Any:
 def put(db: tr.Database, name: str, text: bytes) -> None:
     with db._store._base.write() as txn:
         txn.put(name.encode(), text, db=db._store._documents)
-    db._catalog._version = -1  # as another process would see it
+    db._catalog._version = -1  # so that the catalog is read again, as in another process
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 @settings(crafted, max_examples=100)
 @given(data=st.data())
-def test_a_document_of_another_shape(db: tr.Database, name: str, data: st.DataObject) -> None:
+def test_a_malformed_document(db: tr.Database, name: str, data: st.DataObject) -> None:
     document = DOCUMENTS[name]
     text = data.draw(
         misshapen(document).map(lambda d: json.dumps(d).encode()) | damaged([json.dumps(document).encode()])
     )
     put(db, name, text or b" ")
     try:
-        for read in read_all(db) + (explained(db) if name == "view:v" else []):
+        for read in read_all(db) + (explain_calls(db) if name == "view:v" else []):
             survives(read)
     finally:
         put(db, name, json.dumps(document).encode())
 
 
-def test_what_is_wrong_with_a_document_is_said(db: tr.Database) -> None:
-    for name, text, said in [
-        ("committed", b'{"epoch": 3}', "document 'committed' is damaged: .*'cut' is missing"),
+def test_the_error_says_what_is_wrong_with_a_document(db: tr.Database) -> None:
+    for name, text, message in [
+        ("committed", b'{"epoch": 3}', "document 'committed' is damaged: .* missing required field 'cut'"),
         ("committed", b'{"epoch": 3, "cut": [1, [0]], "at": 1}', "document 'committed' .* 2 nodes"),
-        ("catalog", b"[" * 100_000, "document 'catalog' is damaged: it is nested too deeply"),
-        ("catalog", b"\xff\xfe", "document 'catalog' is damaged: it is not JSON"),
-        ("table:t", json.dumps({**DOCUMENTS["table:t"], "key": ["none"]}).encode(), "table 't' is damaged: its key"),
+        ("catalog", b'{"version": 1, "next": 2, "more": 3}', "document 'catalog' .* unknown field 'more'"),
+        ("catalog", b'{"version": 1, "next": -2}', r"document 'catalog' .* >= 0 - at '\$.next'"),
+        ("view:v", b'{"root": ' + b"[" * 100_000, "document 'view:v' is damaged: nested too deeply"),
+        ("catalog", b"\xff\xfe", "document 'catalog' is damaged: not valid JSON"),
+        (
+            "table:t",
+            json.dumps({**DOCUMENTS["table:t"], "key": ["none"]}).encode(),
+            "table .t. .* invalid key",
+        ),
         ("view:v", json.dumps({**VIEW, "key": [17]}).encode(), "view 'v' is damaged"),
-        ("view:v", json.dumps({**VIEW, "root": {"node": "os.system"}}).encode(), "view 'v' is damaged: its plan"),
+        (
+            "view:v",
+            json.dumps({**VIEW, "root": {"node": "os.system"}}).encode(),
+            "view .v. .* inconsistent plan",
+        ),
     ]:
         put(db, name, text)
         try:
-            with pytest.raises(Corrupt, match=said):
+            with pytest.raises(Corrupt, match=message):
                 db.status()
         finally:
             put(db, name, json.dumps(DOCUMENTS[name]).encode())
@@ -229,7 +236,7 @@ def test_what_is_wrong_with_a_document_is_said(db: tr.Database) -> None:
     ).map(lambda d: json.dumps(d).encode())
     | damaged([b'{"format": 2, "nodes": 2, "shards": 4, "map_size": 1048576, "durable": true}'])
 )
-def test_settings_of_another_shape(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> None:
+def test_malformed_settings(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> None:
     path: Path = tmp_path_factory.getbasetemp() / "settings"
     path.mkdir(exist_ok=True)
     (path / "store.json").write_bytes(text)
@@ -237,16 +244,16 @@ def test_settings_of_another_shape(tmp_path_factory: pytest.TempPathFactory, tex
     def read() -> None:
         tr.open(path, create=False).close()
 
-    found = survives(read)
-    assert found is None or isinstance(found, NotAStore | NewerFormat | OlderFormat), found
+    error = survives(read)
+    assert error is None or isinstance(error, NotAStore | NewerFormat | OlderFormat), error
 
 
-def test_a_lock_file_with_something_else_in_it(tmp_path: Path) -> None:
+def test_a_malformed_lock_file_has_an_unknown_holder(tmp_path: Path) -> None:
     with tr.open(tmp_path / "store", map_size=1 << 26) as db:
         from tailrace.store.lmdb import lock
 
         for text in (b"", b"[]", b"\xff", b'{"pid": 1}', b"[" * 4000, b'{"pid": {}, "command": 1, "since": 2}'):
             (tmp_path / "store" / "runner.lock").write_bytes(text)
             with open(tmp_path / "store" / "runner.lock", "rb") as file:
-                assert lock._holder(file.fileno())["pid"] == "unknown"
+                assert lock._noted_holder(file.fileno()).pid == "unknown"
         assert isinstance(db.status().epoch, int)

@@ -1,4 +1,4 @@
-"""Names, literals and nesting made to harm: they work or are refused, and nothing outside the store is touched."""
+"""Hostile names, literals and nesting work or are refused; nothing outside the store is touched."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = [
     "naïve 名前 😀\n",
     "x" * 128,
 ]
-INSIDE = {"store.json", "base", "shards", "data.mdb", "lock.mdb", "epoch.lock", "runner.lock", "000", "001"}
+STORE_FILES = {"store.json", "base", "shards", "data.mdb", "lock.mdb", "epoch.lock", "runner.lock", "000", "001"}
 
 
 def quoted(name: str) -> str:
@@ -35,23 +35,23 @@ def quoted(name: str) -> str:
 @pytest.fixture
 def db(tmp_path: Path, spark: SparkSession) -> Iterator[tr.Database]:
     (tmp_path / "a" / "b").mkdir(parents=True)
-    with tr.open(tmp_path / "a" / "b" / "store", nodes=1, durable=False, map_size=1 << 28, spark=spark) as found:
-        found.sql("CREATE TABLE keep (id BIGINT PRIMARY KEY, s STRING)")
-        yield found
+    with tr.open(tmp_path / "a" / "b" / "store", nodes=1, durable=False, map_size=1 << 28, spark=spark) as database:
+        database.sql("CREATE TABLE keep (id BIGINT PRIMARY KEY, s STRING)")
+        yield database
 
 
-def everything(root: Path) -> set[str]:
+def all_file_names(root: Path) -> set[str]:
     return {name for _, directories, files in os.walk(root) for name in (*directories, *files)}
 
 
-def test_what_spark_spills_is_private(spark: SparkSession) -> None:
+def test_the_directory_that_spark_spills_to_is_private(spark: SparkSession) -> None:
     scratch = Path(spark.sparkContext.getConf().get("spark.local.dir", "/tmp"))
     spark.range(1000).repartition(3).count()
     assert any(scratch.glob("blockmgr-*")), "Spark keeps its files elsewhere"
     assert (scratch.stat().st_mode & 0o777, scratch.stat().st_uid) == (0o700, os.geteuid())
 
 
-def test_names_are_names_and_nothing_else(db: tr.Database, tmp_path: Path) -> None:
+def test_hostile_names_are_only_names(db: tr.Database, tmp_path: Path) -> None:
     for number, name in enumerate(NAMES):
         shown = f"v{number}" if len(name) > 120 else f"v {name}"
         table, view, column = quoted(name), quoted(shown), quoted(f"c {name[:100]}")
@@ -65,19 +65,19 @@ def test_names_are_names_and_nothing_else(db: tr.Database, tmp_path: Path) -> No
     for number, name in enumerate(NAMES):
         shown = f"v{number}" if len(name) > 120 else f"v {name}"
         assert db.view(shown).get(name) == {f"c {name[:100]}": name, "n": 1, "m" + name[:99]: 7}
-    for name in ("a`b", "x`; DROP TABLE `keep", "a'b\"c"):  # each costs a job or two
+    for name in ("a`b", "x`; DROP TABLE `keep", "a'b\"c"):  # only three of them: each costs a job or two
         assert db.verify(f"v {name}").ok
-        found = db.query(f"SELECT v.{quoted('c ' + name)} AS c FROM {quoted('v ' + name)} v, {quoted(name)} t")
-        assert found.to_pylist()[0]["c"] == name
+        rows = db.query(f"SELECT v.{quoted('c ' + name)} AS c FROM {quoted('v ' + name)} v, {quoted(name)} t")
+        assert rows.to_pylist()[0]["c"] == name
     for number, name in enumerate(NAMES):
         db.drop(f"v{number}" if len(name) > 120 else f"v {name}")
         db.drop(name)
     assert db.tables() == ["keep"]
-    assert everything(tmp_path) <= INSIDE | {"a", "b", "store"}
+    assert all_file_names(tmp_path) <= STORE_FILES | {"a", "b", "store"}
 
 
 @pytest.mark.parametrize("name", ["a\0b", "", " ", "x" * 129, "😀" * 125, "İ" * 128 + "x", "\ud800"])
-def test_names_that_do_not_fit_are_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_names_are_refused(tmp_path: Path, name: str) -> None:
     with tr.open(tmp_path / "store", map_size=1 << 26) as db:
         with pytest.raises(SqlError):
             db.sql(f"CREATE TABLE {quoted(name)} (id BIGINT PRIMARY KEY)")
@@ -89,7 +89,7 @@ def test_names_that_do_not_fit_are_refused(tmp_path: Path, name: str) -> None:
         assert db.tables() == []
 
 
-def test_longest_names(tmp_path: Path) -> None:
+def test_the_longest_names_allowed(tmp_path: Path) -> None:
     with tr.open(tmp_path / "store", map_size=1 << 26) as db:
         for name in ("x" * 128, "😀" * 120, "é" * 128):
             db.sql(f"CREATE TABLE `{name}` (id BIGINT PRIMARY KEY)")
@@ -145,7 +145,7 @@ DEEP = {
 
 
 @pytest.mark.parametrize("kind", DEEP)
-def test_what_is_nested_too_deeply_is_refused_in_words(db: tr.Database, kind: str) -> None:
+def test_deep_nesting_works_or_raises_an_sql_error(db: tr.Database, kind: str) -> None:
     db.table("keep").put({"id": 1, "s": "x"})
     for run in (db.query, lambda text: db.sql(f"CREATE MATERIALIZED VIEW deep AS {text}")):
         with suppress(SqlError):
@@ -154,7 +154,7 @@ def test_what_is_nested_too_deeply_is_refused_in_words(db: tr.Database, kind: st
     assert db.query("SELECT 1 AS x").to_pylist() == [{"x": 1}]
 
 
-def test_a_key_longer_than_lmdb_has_room_for(tmp_path: Path) -> None:
+def test_keys_longer_than_lmdb_allows(tmp_path: Path) -> None:
     with tr.open(tmp_path / "store", map_size=1 << 28) as db:
         db.sql("CREATE TABLE t (a STRING, b BINARY, n INT, PRIMARY KEY (a, b))")
         keys = [("x" * 10_000, b"\0" * 5000), ("x" * 10_000, b"\0" * 5001), ("x" * 10_001, b""), ("x" * 480, b"")]
@@ -167,14 +167,14 @@ def test_a_row_of_a_hundred_megabytes(tmp_path: Path) -> None:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, s STRING, raw BINARY)")
         written = db.table("t").put({"id": 1, "s": "é" * 25_000_000, "raw": b"\1" * 50_000_000})
         assert written.operations == 1
-        found = db.table("t").get(1)
-        assert (len(found["s"]), len(found["raw"])) == (25_000_000, 50_000_000)
+        row = db.table("t").get(1)
+        assert (len(row["s"]), len(row["raw"])) == (25_000_000, 50_000_000)
 
 
 @pytest.mark.parametrize(
     "name", ["$(touch x).csv", "-rf.csv", "a b'c\".csv", "é😀.csv", "x\ny.csv", "%s{0}.csv", "..csv"]
 )
-def test_odd_names_of_files(tmp_path: Path, name: str) -> None:
+def test_files_with_hostile_names_are_loaded(tmp_path: Path, name: str) -> None:
     with tr.open(tmp_path / "store", map_size=1 << 26) as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
         (tmp_path / name).write_text("id\n1\n")

@@ -1,4 +1,4 @@
-"""Statements as a user gives them: what they do, and that a bad one changes nothing."""
+"""The public API: statements, reads and handles; an invalid statement changes nothing."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import tailrace as tr
 from tailrace.errors import BadKey, Closed, InUse, NameTaken, NotAStore, SqlError, SyntaxFault, UnknownName, Unsupported
 from tailrace.store.base import Write
-from tailrace.store.commits import committed
+from tailrace.store.commits import COMMITTED, committed
 
 
 @pytest.fixture
@@ -26,11 +27,11 @@ def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
         yield database
 
 
-def catalog(db: tr.Database) -> tuple[list[str], list[str], int]:
+def catalog_summary(db: tr.Database) -> tuple[list[str], list[str], int]:
     return db.tables(), db.views(), len(db._catalog.states)
 
 
-def test_the_surface_of_the_design(db: tr.Database) -> None:
+def test_the_public_api_from_create_to_verify(db: tr.Database) -> None:
     db.sql(
         "CREATE MATERIALIZED VIEW spend AS SELECT cust, SUM(price) AS total, COUNT(*) AS n FROM orders GROUP BY cust"
     )
@@ -65,7 +66,7 @@ def test_show_describe_drop(db: tr.Database) -> None:
     described = db.sql("DESCRIBE v").to_pylist()
     assert described[0] == {"column": "id", "type": "bigint", "key": True}
     db.sql("DROP VIEW v; DROP VIEW IF EXISTS v; DROP TABLE orders")
-    assert catalog(db) == ([], [], 0)
+    assert catalog_summary(db) == ([], [], 0)
 
 
 def test_if_not_exists_and_names_taken(db: tr.Database) -> None:
@@ -77,21 +78,21 @@ def test_if_not_exists_and_names_taken(db: tr.Database) -> None:
         db.sql("CREATE MATERIALIZED VIEW orders AS SELECT 1 AS x FROM orders")
 
 
-def test_what_others_use_cannot_be_dropped(db: tr.Database) -> None:
+def test_tables_and_views_that_views_read_cannot_be_dropped(db: tr.Database) -> None:
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT cust, COUNT(*) AS n FROM orders GROUP BY cust")
     db.sql("CREATE MATERIALIZED VIEW w AS SELECT n, COUNT(*) AS m FROM v GROUP BY n")
-    before = catalog(db)
+    before = catalog_summary(db)
     for statement, users in (("DROP VIEW v", "w"), ("DROP TABLE orders", "v")):
         with pytest.raises(InUse) as error:
             db.sql(statement)
         assert error.value.users == users
-    assert catalog(db) == before
+    assert catalog_summary(db) == before
     db.drop("w")
     db.drop("v")
-    assert catalog(db) == (["orders"], [], 0)
+    assert catalog_summary(db) == (["orders"], [], 0)
 
 
-def test_dropping_a_view_keeps_what_others_share(db: tr.Database) -> None:
+def test_dropping_a_view_keeps_states_that_other_views_share(db: tr.Database) -> None:
     join = "SELECT a.id, b.id AS bid, a.day FROM orders a JOIN orders b ON a.cust = b.cust"
     db.sql(f"CREATE MATERIALIZED VIEW v AS {join}")
     alone = len(db._catalog.states)
@@ -124,12 +125,12 @@ def test_dropping_a_view_keeps_what_others_share(db: tr.Database) -> None:
 def test_bad_statements_say_where_and_change_nothing(
     db: tr.Database, sql: str, error: type[tr.TailraceError], place: tuple[int, int] | None
 ) -> None:
-    before = catalog(db)
+    before = catalog_summary(db)
     with pytest.raises(error) as raised:
         db.sql(sql)
     if place:
         assert (raised.value.line, raised.value.column) == place
-    assert catalog(db) == before
+    assert catalog_summary(db) == before
 
 
 def test_views_without_a_key(db: tr.Database) -> None:
@@ -195,7 +196,7 @@ def test_an_unfinished_build_leaves_nothing_behind(db: tr.Database, monkeypatch:
     assert db._catalog.leftovers() == []
 
 
-def test_damage_is_found_by_verify(db: tr.Database) -> None:
+def test_verify_finds_a_missing_row(db: tr.Database) -> None:
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, price FROM orders")
     view, epoch = db._catalog.view("v"), committed(db._store).epoch
     for shard in range(db._store.shards):
@@ -205,13 +206,14 @@ def test_damage_is_found_by_verify(db: tr.Database) -> None:
         if entries:
             holder.apply(epoch + 1, [Write.of(view.state, [entries[0][0]], [None], None)], keep=epoch)
             break
-    db._store.change_documents({"committed": {**db._store.document("committed"), "epoch": epoch + 1}})
+    done = committed(db._store)
+    db._store.change_documents({COMMITTED.name: structs.replace(done, epoch=epoch + 1)})
     report = db.verify("v")
     assert (report.ok, report.missing, report.extra) == (False, 1, 0)
     assert len(report.examples["missing"]) == 1
 
 
-def test_a_store_can_be_opened_again_and_not_used_when_closed(tmp_path: Path, spark: Any) -> None:
+def test_a_store_can_be_opened_twice_and_a_closed_handle_refuses(tmp_path: Path, spark: Any) -> None:
     first = tr.open(tmp_path / "x", spark=spark, map_size=1 << 28)
     second = tr.open(tmp_path / "x", spark=spark)
     first.sql("CREATE TABLE t (id INT PRIMARY KEY)")

@@ -1,4 +1,4 @@
-"""Snapshots: several views and tables at one cut, however many epochs go on; and what they hold."""
+"""Snapshots show views and tables at one cut however many epochs follow, and keep the log and undo records for that."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import tailrace as tr
+from tailrace.catalog.construction import DROPPING
 from tailrace.errors import Closed, Ended, Timeout, UnknownName
 
 VIEWS = {
@@ -34,7 +35,7 @@ def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
 
 
 def step(db: tr.Database, number: int) -> tr.Written:
-    """An epoch in which rows come, change, move to other groups and go."""
+    """Runs an epoch that inserts, changes and deletes rows, and moves rows to other groups."""
     with db.transaction() as t:
         t.table("a").put_many([{"id": i, "g": (i + number) % 3, "v": i * number} for i in range(number, number + 10)])
         t.table("b").put_many([{"id": i, "g": 0, "v": number} for i in range(number, number + 5)])
@@ -46,36 +47,36 @@ def step(db: tr.Database, number: int) -> tr.Written:
 Source = tr.Database | tr.Snapshot
 
 
-def seen(source: Source) -> dict[str, Any]:
-    """All that can be read, by key, whole, and of views."""
+def read_all(source: Source) -> dict[str, Any]:
+    """Everything that can be read: rows of views and tables, by key and by scan."""
     keys = list(range(-2, 30))
-    found: dict[str, Any] = {name: source.view(name).scan().to_pylist() for name in VIEWS}
-    found["bag"] = sorted(row["g"] for row in found["bag"])
-    found["one by one"] = [source.view("sums").get(g) for g in range(4)]
-    found["many"] = source.view("pairs").get_many(keys).to_pylist()
+    content: dict[str, Any] = {name: source.view(name).scan().to_pylist() for name in VIEWS}
+    content["bag"] = sorted(row["g"] for row in content["bag"])
+    content["one by one"] = [source.view("sums").get(g) for g in range(4)]
+    content["many"] = source.view("pairs").get_many(keys).to_pylist()
     for name in "ab":
         table = source.table(name)
-        found[name] = sorted(table.scan().to_pylist(), key=lambda row: row["id"])
-        found[f"{name} by key"] = [row for key in keys if (row := table.get(key)) is not None]
-        assert table.get_many(keys).to_pylist() == found[f"{name} by key"] == found[name]
-    return found
+        content[name] = sorted(table.scan().to_pylist(), key=lambda row: row["id"])
+        content[f"{name} by key"] = [row for key in keys if (row := table.get(key)) is not None]
+        assert table.get_many(keys).to_pylist() == content[f"{name} by key"] == content[name]
+    return content
 
 
-def test_a_snapshot_stays_while_epochs_go_on(db: tr.Database) -> None:
+def test_a_snapshot_does_not_change_while_epochs_run(db: tr.Database) -> None:
     with db.snapshot() as first:
-        was = seen(db)
-        assert seen(first) == was
+        was = read_all(db)
+        assert read_all(first) == was
         for number in range(1, 4):
             step(db, number)
-            assert seen(first) == was != seen(db)
+            assert read_all(first) == was != read_all(db)
         with db.snapshot() as second:
-            now = seen(db)
+            now = read_all(db)
             db.table("a").delete_many(list(range(20)))
-            assert (seen(first), seen(second)) == (was, now)
+            assert (read_all(first), read_all(second)) == (was, now)
             db.refresh()
-            assert (seen(first), seen(second)) == (was, now)
+            assert (read_all(first), read_all(second)) == (was, now)
             assert (first.epoch + 3, first.position + 3) == (second.epoch, second.position)
-        assert seen(first) == was
+        assert read_all(first) == was
 
 
 def test_a_snapshot_answers_sql_at_its_cut(db: tr.Database) -> None:
@@ -87,9 +88,9 @@ def test_a_snapshot_answers_sql_at_its_cut(db: tr.Database) -> None:
         assert was[0]["kept"] == was[0]["computed"]
 
 
-def test_a_snapshot_sees_what_there_was_to_see(db: tr.Database) -> None:
+def test_a_snapshot_keeps_its_catalog_while_views_and_tables_are_created_replaced_and_dropped(db: tr.Database) -> None:
     with db.snapshot() as snapshot:
-        was = seen(snapshot)
+        was = read_all(snapshot)
         db.sql("CREATE MATERIALIZED VIEW later AS SELECT id FROM a; CREATE TABLE c (id INT PRIMARY KEY)")
         assert (snapshot.tables(), snapshot.views()) == (["a", "b"], sorted(VIEWS))
         with pytest.raises(UnknownName):
@@ -99,17 +100,17 @@ def test_a_snapshot_sees_what_there_was_to_see(db: tr.Database) -> None:
         db.sql("CREATE OR REPLACE MATERIALIZED VIEW sums AS SELECT g, COUNT(*) AS other FROM a GROUP BY g")
         db.sql("DROP VIEW pairs; DROP VIEW tops")
         step(db, 1)
-        assert seen(snapshot) == was
+        assert read_all(snapshot) == was
         db.sql("DROP TABLE b")
         assert snapshot.view("pairs").scan().num_rows
         for read in (snapshot.table("b").scan, lambda: snapshot.table("b").get(1)):
             with pytest.raises(UnknownName):
                 read()
-    db.refresh()  # what was kept for the snapshot alone goes with the next epoch
-    assert db._store.document("dropping") is None
+    db.refresh()  # the next epoch removes what was kept only for the snapshot
+    assert db._store.document(DROPPING) is None
 
 
-def test_an_ended_snapshot_refuses(db: tr.Database) -> None:
+def test_an_ended_snapshot_refuses_reads(db: tr.Database) -> None:
     with db.snapshot() as snapshot:
         view, table = snapshot.view("sums"), snapshot.table("a")
         rows = table.batches()
@@ -143,7 +144,7 @@ def test_a_snapshot_ends_with_its_store(tmp_path: Path, spark: Any) -> None:
     second.close()
 
 
-def test_a_snapshot_waits_for_a_position_or_says_that_it_does_not_have_it(db: tr.Database) -> None:
+def test_a_snapshot_waits_for_a_position_or_times_out(db: tr.Database) -> None:
     written = step(db, 1)
     with db.snapshot(at_least=written) as snapshot:
         assert snapshot.position >= written.transaction
@@ -159,12 +160,12 @@ def test_a_snapshot_waits_for_a_position_or_says_that_it_does_not_have_it(db: tr
 
 def test_many_threads_read_one_snapshot(db: tr.Database) -> None:
     with db.snapshot() as snapshot:
-        was = seen(snapshot)
+        was = read_all(snapshot)
         stop, failures = threading.Event(), []
 
         def read() -> None:
             while not stop.is_set():
-                if (now := seen(snapshot)) != was:
+                if (now := read_all(snapshot)) != was:
                     failures.append(now)
 
         threads = [threading.Thread(target=read) for _ in range(3)]
@@ -178,8 +179,8 @@ def test_many_threads_read_one_snapshot(db: tr.Database) -> None:
         assert failures == []
 
 
-def held(db: tr.Database) -> tuple[int, int]:
-    """Entries of logs, and of undo records."""
+def kept_entries(db: tr.Database) -> tuple[int, int]:
+    """The number of log entries, and of undo entries in all shards."""
     undos = 0
     for number in range(db._store.shards):
         environment = db._store.shard(number)._env  # type: ignore[attr-defined]
@@ -189,18 +190,18 @@ def held(db: tr.Database) -> tuple[int, int]:
         return int(txn.stat(db._store._log)["entries"]), undos
 
 
-def test_what_a_snapshot_holds_goes_with_it(db: tr.Database) -> None:
+def test_log_and_undo_records_are_removed_after_a_snapshot_ends(db: tr.Database) -> None:
     for number in (1, 2):
         step(db, number)
-    log, undos = held(db)
+    log, undos = kept_entries(db)
     with db.snapshot():
         for number in range(3, 8):
             step(db, number)
-        assert held(db)[0] > log == 0
-        assert held(db)[1] > 2 * undos
+        assert kept_entries(db)[0] > log == 0
+        assert kept_entries(db)[1] > 2 * undos
     step(db, 8)
-    assert held(db)[0] == 0
-    assert held(db)[1] <= 2 * undos
+    assert kept_entries(db)[0] == 0
+    assert kept_entries(db)[1] <= 2 * undos
 
 
 HOLDER = """
@@ -212,7 +213,7 @@ for _ in sys.stdin:
 """
 
 
-def test_a_snapshot_of_another_process_holds_until_that_is_killed(db: tr.Database) -> None:
+def test_a_snapshot_of_another_process_lasts_until_that_process_is_killed(db: tr.Database) -> None:
     command = [sys.executable, "-c", HOLDER, db.path]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdin is not None
@@ -223,8 +224,8 @@ def test_a_snapshot_of_another_process_holds_until_that_is_killed(db: tr.Databas
             step(db, number)
             print(file=other.stdin, flush=True)
             assert other.stdout.readline() == was
-        assert held(db)[0] > 0
+        assert kept_entries(db)[0] > 0
         assert [pin["pid"] for pin in db.status().pins] == [other.pid]
         other.kill()
     step(db, 4)
-    assert (held(db)[0], db.status().pins) == (0, [])
+    assert (kept_entries(db)[0], db.status().pins) == (0, [])

@@ -1,4 +1,4 @@
-"""Several statements in one text: each is carried out as if it stood alone, views over small tables together."""
+"""Several statements in one text: each acts as if it were alone, but views over small tables share one build job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def db(tmp_path: Path, spark: SparkSession) -> Iterator[tr.Database]:
 
 @pytest.fixture
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many views each build made."""
+    """The number of views of each build job."""
     seen: list[int] = []
     build = Epochs.build
 
@@ -50,19 +50,19 @@ def test_views_are_built_together(db: tr.Database, builds: list[int]) -> None:
     assert all(db.verify(name).ok for name in ("total", "large", "over", "ranked"))
 
 
-def test_those_before_one_that_fails_are_there(db: tr.Database) -> None:
+def test_views_before_a_failing_statement_are_created(db: tr.Database) -> None:
     with pytest.raises(SqlError, match="nowhere"):
         db.sql("; ".join((TOTAL, LARGE, "CREATE MATERIALIZED VIEW bad AS SELECT * FROM nowhere", OVER)))
     assert sorted(db.views()) == ["large", "total"]
 
 
-def test_a_name_that_is_taken_twice(db: tr.Database) -> None:
+def test_a_second_view_of_the_same_name_is_refused(db: tr.Database) -> None:
     with pytest.raises(NameTaken, match="total"):
         db.sql("; ".join((TOTAL, LARGE, TOTAL)))
     assert sorted(db.views()) == ["large", "total"]
 
 
-def test_a_build_that_fails_fails_alone(db: tr.Database) -> None:
+def test_a_failing_build_does_not_undo_the_views_before_it(db: tr.Database) -> None:
     raising = "CREATE MATERIALIZED VIEW raising AS SELECT id, CAST(raise_error('no') AS INT) AS e FROM a"
     with pytest.raises(BuildFailed, match="raising"):
         db.sql("; ".join((TOTAL, raising, LARGE)))
@@ -70,7 +70,7 @@ def test_a_build_that_fails_fails_alone(db: tr.Database) -> None:
     assert db.verify("total").ok
 
 
-def test_a_name_that_is_no_more(db: tr.Database) -> None:
+def test_a_table_dropped_in_the_same_text_is_unknown_afterwards(db: tr.Database) -> None:
     db.sql("CREATE TABLE b (id INT PRIMARY KEY)")
     gone = "CREATE MATERIALIZED VIEW {} WITH (refresh = 'full') AS SELECT id, rand() > 2 AS r FROM b"
     with pytest.raises(SqlError):

@@ -1,4 +1,4 @@
-"""Transactions: writes to several tables, all or nothing, in their order."""
+"""Transactions: writes to several tables are applied atomically and in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(db: tr.Database, name: str) -> dict[int, tuple[Any, Any]]:
     return {r["id"]: (r["g"], r["v"]) for r in db.table(name).scan().to_pylist()}
 
 
-def test_all_writes_become_one(db: tr.Database) -> None:
+def test_all_writes_are_committed_as_one_transaction(db: tr.Database) -> None:
     before = db._store.newest_cut()
     with db.transaction() as t:
         a, b = t.table("a"), t.table("b")
@@ -55,24 +55,26 @@ def test_all_writes_become_one(db: tr.Database) -> None:
     assert db.verify("both").ok
 
 
-class Oops(Exception):
+class Failure(Exception):
     pass
 
 
-def oops(t: tr.Transaction) -> None:
-    raise Oops
+def raise_failure(t: tr.Transaction) -> None:
+    raise Failure
 
 
-def bad_row(t: tr.Transaction) -> None:
+def put_bad_row(t: tr.Transaction) -> None:
     t.table("b").put({"id": "one"})
 
 
-def absent_row(t: tr.Transaction) -> None:
+def update_missing_row(t: tr.Transaction) -> None:
     t.table("b").update({"id": 1, "v": 3})
 
 
-@pytest.mark.parametrize(("fail", "error"), [(oops, Oops), (bad_row, BadValue), (absent_row, NoSuchRow)])
-def test_an_exception_leaves_nothing(db: tr.Database, fail: Any, error: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("fail", "error"), [(raise_failure, Failure), (put_bad_row, BadValue), (update_missing_row, NoSuchRow)]
+)
+def test_an_exception_rolls_everything_back(db: tr.Database, fail: Any, error: type[Exception]) -> None:
     before, was = db._store.newest_cut(), rows(db, "a")
     t = db.transaction()
 
@@ -88,7 +90,7 @@ def test_an_exception_leaves_nothing(db: tr.Database, fail: Any, error: type[Exc
         t.written  # noqa: B018
 
 
-def test_a_transaction_is_used_once_and_in_its_block(db: tr.Database) -> None:
+def test_a_transaction_can_be_used_once_and_only_in_its_block(db: tr.Database) -> None:
     unused = db.transaction()
     with pytest.raises(StoreError, match="with"):
         unused.table("a")
@@ -102,7 +104,7 @@ def test_a_transaction_is_used_once_and_in_its_block(db: tr.Database) -> None:
             use()
 
 
-def test_a_table_that_is_dropped_meanwhile(db: tr.Database) -> None:
+def test_a_table_dropped_during_the_transaction_rolls_it_back(db: tr.Database) -> None:
     t = db.transaction()
     t.__enter__()
     t.table("a").put({"id": 1, "v": 77})

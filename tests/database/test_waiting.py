@@ -1,4 +1,4 @@
-"""Reads that wait for a position: one's own writes are there, or an error says how far the view is."""
+"""Reads with `at_least` see the write of that position, or raise Timeout with the view's position."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import tailrace as tr
 from tailrace.errors import BadPosition, Timeout
-from tailrace.store.lmdb.lock import held, runner
+from tailrace.store.lmdb.lock import held, holder
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
         yield database
 
 
-def test_one_reads_ones_own_writes_while_another_runs_epochs(db: tr.Database) -> None:
+def test_a_writer_reads_its_own_writes_while_epochs_run(db: tr.Database) -> None:
     table, view = db.table("a"), db.view("sums")
     thread = threading.Thread(target=lambda: db.run(interval=0.01))
     thread.start()
@@ -33,15 +33,15 @@ def test_one_reads_ones_own_writes_while_another_runs_epochs(db: tr.Database) ->
             written = table.put({"id": number, "g": number % 2, "v": 1})
             assert sum(view.scan(at_least=written).column("s").to_pylist()) == 2 * number - 1
             written = table.update({"id": number, "v": 2})
-            found = view.get(number % 2, at_least=written.transaction, timeout=None)
-            assert found == {"g": number % 2, "s": 2 * ((number + 1) // 2)}
+            row = view.get(number % 2, at_least=written.transaction, timeout=None)
+            assert row == {"g": number % 2, "s": 2 * ((number + 1) // 2)}
             assert view.get_many([number % 2], at_least=written).num_rows == 1
     finally:
         db.stop()
         thread.join()
 
 
-def test_a_read_that_waits_in_vain_says_how_far_the_view_is(db: tr.Database) -> None:
+def test_a_timeout_says_how_far_the_view_is_and_which_process_runs_epochs(db: tr.Database) -> None:
     table, view = db.table("a"), db.view("sums")
     covered = table.put({"id": 1, "g": 1, "v": 1})
     db.refresh()
@@ -66,14 +66,14 @@ def test_positions_that_no_write_returned(db: tr.Database, position: Any) -> Non
     assert error.value.newest == 0
 
 
-def test_who_runs_epochs(tmp_path: Path) -> None:
-    assert runner(str(tmp_path)) is None
+def test_runner_names_the_process_that_runs_epochs(tmp_path: Path) -> None:
+    assert holder(str(tmp_path), "runner") is None
     with held(str(tmp_path), "runner"):
-        found = runner(str(tmp_path))
+        found = holder(str(tmp_path), "runner")
         assert found is not None
-        assert found["pid"] == os.getpid()
-    assert runner(str(tmp_path)) is None
-    dead = {"pid": 4194305, "host": os.uname()[1], "command": "x", "since": "y"}
-    for left in ('{"pid": 1}', "[]", "{", json.dumps(dead)):
-        (tmp_path / "runner.lock").write_text(left)
-        assert runner(str(tmp_path)) is None
+        assert found.pid == os.getpid()
+    assert holder(str(tmp_path), "runner") is None
+    dead = {"pid": 4194305, "host": os.uname()[1], "started": None, "command": "x", "since": "y"}
+    for note in ('{"pid": 1}', "[]", "{", json.dumps(dead)):
+        (tmp_path / "runner.lock").write_text(note)
+        assert holder(str(tmp_path), "runner") is None

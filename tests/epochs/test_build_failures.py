@@ -1,4 +1,4 @@
-"""Builds that fail: passing failures are tried again, lasting ones give the build up, other views go on either way."""
+"""Failing builds: transient failures are retried, permanent ones discard the build; other views continue either way."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def db(tmp_path: Path, spark: SparkSession) -> Iterator[tr.Database]:
 
 def until(condition: Callable[[], Any], what: str) -> Any:
     end = time.monotonic() + 60
-    while not (found := condition()):
+    while not (value := condition()):
         assert time.monotonic() < end, f"waited for {what}"
         time.sleep(0.02)
-    return found
+    return value
 
 
 class AtChunk:
-    """Does something during the job of the second chunk, which cannot end before: a shard has another writer."""
+    """Progress callback that runs `act` during the second chunk's job, and blocks that job by writing to a shard."""
 
     def __init__(self, db: tr.Database, act: Callable[[], None]) -> None:
         self._db, self._act, self._stuck = db, act, False
@@ -65,7 +65,7 @@ class AtChunk:
 
 
 def kill_workers(db: tr.Database, times: int) -> None:
-    """Kill the Python workers of so many jobs, one after another, until the job has failed of it."""
+    """Kill the Python workers of the next `times` jobs, each until the job has failed."""
     seen: set[int] = set()
 
     def active() -> set[int]:
@@ -90,7 +90,7 @@ def _is_daemon(process: psutil.Process | None) -> bool:
         return False
 
 
-def test_lost_workers_are_no_reason_to_give_a_build_up(db: tr.Database) -> None:
+def test_a_build_is_retried_after_lost_workers(db: tr.Database) -> None:
     at = AtChunk(db, lambda: kill_workers(db, construction.TRIES - 1))
     db.sql(PAIRS, progress=at)
     assert at.done is not None
@@ -99,7 +99,7 @@ def test_lost_workers_are_no_reason_to_give_a_build_up(db: tr.Database) -> None:
     assert db.verify("pairs").ok
 
 
-def test_a_build_that_fails_again_and_again_is_given_up(db: tr.Database) -> None:
+def test_a_build_that_fails_three_times_in_a_row_is_discarded(db: tr.Database) -> None:
     at = AtChunk(db, lambda: kill_workers(db, construction.TRIES))
     with pytest.raises(BuildFailed) as error:
         db.sql(PAIRS, progress=at)
@@ -114,7 +114,7 @@ def test_a_build_that_fails_again_and_again_is_given_up(db: tr.Database) -> None
     assert db.verify("pairs").ok
 
 
-def test_a_limit_gives_a_build_up_at_once(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_build_that_reaches_map_size_is_discarded_at_once(tmp_path: Path, spark: SparkSession) -> None:
     with tr.open(tmp_path / "s", spark=spark, map_size=1 << 20) as db:
         fill(db)
         db._builder.chunk = 60
@@ -128,7 +128,7 @@ def test_a_limit_gives_a_build_up_at_once(tmp_path: Path, spark: SparkSession) -
         assert db.view("small").get(0) == {"g": 0, "n": 21}
 
 
-LOSER = """
+JVM_KILLER = """
 import sys, threading, time
 import tailrace as tr
 from tailrace.errors import EpochFailed
@@ -138,7 +138,7 @@ db._builder.chunk = 30
 context = db.spark.sparkContext
 stuck = threading.Event()
 
-def lose():
+def kill_jvm():
     with db._store.shard(0)._env.write():
         stuck.set()
         while not context.statusTracker().getActiveJobsIds():
@@ -148,7 +148,7 @@ def lose():
 
 def say(step):
     if step.rows is not None and not stuck.is_set():
-        threading.Thread(target=lose).start()
+        threading.Thread(target=kill_jvm).start()
         stuck.wait()
 
 for _ in range(5):
@@ -160,13 +160,13 @@ for _ in range(5):
 
 
 def test_a_lost_jvm_leaves_the_build_to_the_next_process(db: tr.Database) -> None:
-    command = [sys.executable, "-c", LOSER, db.path, PAIRS]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout.splitlines()
-    assert len(said) == 5
-    assert all("Spark has stopped" in line for line in said)
+    command = [sys.executable, "-c", JVM_KILLER, db.path, PAIRS]
+    lines = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout.splitlines()
+    assert len(lines) == 5
+    assert all("Spark has stopped" in line for line in lines)
     (building,) = db.status().building
     assert (building["failed"], building["pid"], building["rows"]) == (None, None, 30)
-    assert len(building["failures"]) == 1, "what fails because there is no Spark any more does not count"
+    assert len(building["failures"]) == 1, "failures after Spark has stopped do not count"
     db.table("a").put({"id": 1000, "g": 0})
     db.refresh()
     assert db.status().building == []
@@ -197,7 +197,7 @@ def full(why: str) -> StoreFull:
     ],
     ids=["disk", "map", "corrupt", "system", "memory"],
 )
-def test_what_a_failure_says_of_a_build(spark: SparkSession, error: Exception, expected: str) -> None:
+def test_failures_are_classified(spark: SparkSession, error: Exception, expected: str) -> None:
     with pytest.raises(FAILURES) as raised:
         spark.range(1).mapInArrow(failing(error), "id BIGINT").collect()
     failed = EpochFailed(epoch=1, reason=reason(raised.value))

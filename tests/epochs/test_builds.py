@@ -1,4 +1,4 @@
-"""Views built chunk by chunk: exact, while others are refreshed and writers write, and resumed where they stopped."""
+"""Views built chunk by chunk are exact while other views are refreshed and tables change, and resume after a stop."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from oracle import WIDE, Model, random_row, random_step
 
 import tailrace as tr
@@ -50,38 +51,38 @@ def create(name: str) -> str:
     return f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}"
 
 
-def entries(db: tr.Database) -> set[int]:
-    """The states that hold anything, in any shard."""
-    found = set()
+def stored_states(db: tr.Database) -> set[int]:
+    """The states that have entries in any shard."""
+    states = set()
     for number in range(db._store.shards):
         shard = db._store.shard(number)
         with shard._env.read() as txn, txn.cursor(shard._data) as cursor:
-            found |= {int.from_bytes(key[:4], "big") for key in cursor.iternext(values=False)}
-    return found
+            states |= {int.from_bytes(key[:4], "big") for key in cursor.iternext(values=False)}
+    return states
 
 
 @pytest.mark.parametrize("name", list(VIEWS))
-def test_a_view_is_exact_at_every_chunk_though_tables_change(db: tr.Database, name: str) -> None:
+def test_a_view_built_in_chunks_is_exact_though_tables_change(db: tr.Database, name: str) -> None:
     rng, model = random.Random(name), Model(db)
     db._builder.chunk = 9
     model.put("a", [{**random_row(rng), "id": i} for i in range(100, 130)])
     for _ in range(8):
         random_step(rng, model, rng.choice("aac"), 30)
     db.sql("CREATE MATERIALIZED VIEW other WITH (refresh = 'auto') AS SELECT g, COUNT(*) AS n FROM a GROUP BY g")
-    told: list[Step] = []
+    steps: list[Step] = []
 
     def say(step: Step) -> None:
-        told.append(step)
+        steps.append(step)
         for _ in range(3):
             random_step(rng, model, rng.choice("aac"), 30)
         if step.rows and rng.random() < 0.5:
-            db.refresh()  # other views are refreshed meanwhile, and the build follows
+            db.refresh()  # other views are refreshed meanwhile, and the build continues
 
     db.sql(create(name), progress=say)
-    counted = [s.rows for s in told if s.rows is not None]
+    counted = [s.rows for s in steps if s.rows is not None]
     assert len(counted) > 1
     assert counted == sorted(counted)
-    assert str(told[-1]).startswith(f"building {name}: ")
+    assert str(steps[-1]).startswith(f"building {name}: ")
     db.refresh()
     model.check()
     for _ in range(5):
@@ -89,7 +90,7 @@ def test_a_view_is_exact_at_every_chunk_though_tables_change(db: tr.Database, na
     db.refresh()
     model.check()
     used = {v.state for v in db._catalog.views.values()} | set(db._catalog.states.values())
-    assert entries(db) <= used, "states that the build did not share are gone"
+    assert stored_states(db) <= used, "private states of the build that no view shares are removed"
     assert db.status().building == []
 
 
@@ -99,8 +100,8 @@ def fill(db: tr.Database, rows: int) -> None:
     db.refresh()
 
 
-def interrupted(db: tr.Database, statement: str, chunks: int) -> int:
-    """Start a build and interrupt it after some chunks; the rows it had."""
+def interrupt_build(db: tr.Database, statement: str, chunks: int) -> int:
+    """Start a build and interrupt it after some chunks. Returns the number of rows built."""
     rows = 0
 
     def say(step: Step) -> None:
@@ -115,10 +116,10 @@ def interrupted(db: tr.Database, statement: str, chunks: int) -> int:
     return rows
 
 
-def test_an_interrupted_build_goes_on_where_it_was(db: tr.Database) -> None:
+def test_an_interrupted_build_continues_after_its_last_chunk(db: tr.Database) -> None:
     db._builder.chunk = 20
     fill(db, 100)
-    rows = interrupted(db, create("pairs"), 3)
+    rows = interrupt_build(db, create("pairs"), 3)
     (building,) = db.status().building
     assert (building["name"], building["rows"], building["total"], building["pid"]) == ("pairs", rows, 125, None)
     assert db.views() == []
@@ -126,31 +127,31 @@ def test_an_interrupted_build_goes_on_where_it_was(db: tr.Database) -> None:
         db.drop("c")
     with pytest.raises(BeingBuilt):
         db.sql("CREATE MATERIALIZED VIEW pairs AS SELECT id FROM a")
-    told: list[int] = []
-    db.sql(create("pairs"), progress=lambda s: told.append(s.rows) if s.rows is not None else None)
-    assert told[0] > rows
+    row_counts: list[int] = []
+    db.sql(create("pairs"), progress=lambda s: row_counts.append(s.rows) if s.rows is not None else None)
+    assert row_counts[0] > rows
     assert db.verify("pairs").ok
 
 
-def test_a_build_that_was_left_is_continued_by_refresh_and_run(db: tr.Database) -> None:
+def test_refresh_and_run_continue_an_interrupted_build(db: tr.Database) -> None:
     db._builder.chunk = 20
     fill(db, 100)
-    interrupted(db, create("totals"), 2)
+    interrupt_build(db, create("totals"), 2)
     db.table("a").put({"id": 3, "g": 50})
     db.refresh()
     assert db.views() == ["totals"]
     assert db.verify("totals").ok
-    interrupted(db, create("pairs"), 2)
+    interrupt_build(db, create("pairs"), 2)
     db.run(interval=0.01, until=lambda: "pairs" in db.views())
     assert db.verify("pairs").ok
 
 
-def test_a_build_in_other_hands_is_left_alone(db: tr.Database) -> None:
+def test_refresh_does_not_touch_a_build_that_another_process_runs(db: tr.Database) -> None:
     db._builder.chunk = 20
     fill(db, 100)
-    rows = interrupted(db, create("flat"), 2)
+    rows = interrupt_build(db, create("flat"), 2)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        db._catalog.own("flat", {**owner(), "pid": other.pid, "started": None})
+        db._catalog.own("flat", structs.replace(owner(), pid=other.pid, started=None))
         with pytest.raises(BeingBuilt) as error:
             db.sql(create("flat"))
         assert error.value.pid == other.pid
@@ -162,13 +163,13 @@ def test_a_build_in_other_hands_is_left_alone(db: tr.Database) -> None:
     assert db.verify("flat").ok
 
 
-def test_a_build_that_somebody_else_publishes_is_done(db: tr.Database) -> None:
+def test_a_build_published_by_another_handle_is_complete(db: tr.Database) -> None:
     db._builder.chunk = 20
     fill(db, 100)
     with tr.open(db.path, spark=db.spark) as other:
         db.sql(create("pairs"), progress=lambda step: other.refresh() if step.rows is not None else None)
         assert db.verify("pairs").ok
-        interrupted(db, create("flat"), 2)
+        interrupt_build(db, create("flat"), 2)
         take_over = db._builder.take_over
 
         def late(name: str) -> None:
@@ -188,9 +189,9 @@ def test_chunks_of_wide_rows_are_smaller(db: tr.Database, monkeypatch: pytest.Mo
     db._builder.chunk = 50
     db.table("a").put_many([{"id": i, "h": "x" * 10_000} for i in range(100)])
     monkeypatch.setattr(construction, "CHUNK_BYTES", 200_000)
-    told: list[Step] = []
-    db.sql(create("flat"), progress=told.append)
-    counted = [s.rows for s in told if s.rows is not None]
+    steps: list[Step] = []
+    db.sql(create("flat"), progress=steps.append)
+    counted = [s.rows for s in steps if s.rows is not None]
     assert len(counted) >= 5
     assert max(b - a for a, b in itertools.pairwise(counted)) <= 20
     assert db.verify("flat").ok
@@ -199,10 +200,10 @@ def test_chunks_of_wide_rows_are_smaller(db: tr.Database, monkeypatch: pytest.Mo
 def test_dropping_a_view_that_is_being_built(db: tr.Database) -> None:
     db._builder.chunk = 20
     fill(db, 100)
-    interrupted(db, create("pairs"), 2)
-    assert entries(db)
+    interrupt_build(db, create("pairs"), 2)
+    assert stored_states(db)
     db.sql("DROP VIEW pairs")
-    assert (db.status().building, entries(db)) == ([], set())
+    assert (db.status().building, stored_states(db)) == ([], set())
 
 
 def test_a_build_that_fails_leaves_other_views_alone(db: tr.Database) -> None:
@@ -214,7 +215,7 @@ def test_a_build_that_fails_leaves_other_views_alone(db: tr.Database) -> None:
         db.sql(bad)
     assert "70" in error.value.reason
     assert (db.views(), db.status().building) == (["none"], [])
-    interrupted(db, bad, 1)
+    interrupt_build(db, bad, 1)
     db.table("a").put({"id": 1, "n": 5})
     db.refresh()
     (building,) = db.status().building
@@ -225,12 +226,12 @@ def test_a_build_that_fails_leaves_other_views_alone(db: tr.Database) -> None:
     assert db.status().building == []
 
 
-def test_small_views_are_built_in_one_go(db: tr.Database) -> None:
+def test_small_views_are_built_in_one_job(db: tr.Database) -> None:
     fill(db, 100)
-    told: list[Step] = []
+    steps: list[Step] = []
     before = db.status().epoch
-    db.sql(create("totals"), progress=told.append)
-    assert all(s.rows is None for s in told)
+    db.sql(create("totals"), progress=steps.append)
+    assert all(s.rows is None for s in steps)
     assert db.status().epoch == before
 
 
@@ -263,7 +264,7 @@ def test_a_killed_build_is_finished_by_the_next_process(tmp_path: Path, spark: A
             for line in process.stdout:
                 rows.append(int(line))
             assert process.wait(timeout=60) == -signal.SIGKILL
-    assert rows == sorted(rows), "no process began anew"
+    assert rows == sorted(rows), "no process started the build from the beginning"
     with tr.open(path, create=False, spark=spark) as db:
         (building,) = db.status().building
         assert (building["pid"], building["failed"]) == (None, None)

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a view's text reaches its author as an error of Tailrace, with what Spark said in it."""
+"""Every mistake in a view's SQL raises an SqlError; if Spark found it, the message contains Spark's."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def db(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[tr.Data
         yield database
 
 
-@pytest.mark.parametrize(("sql", "said"), MISTAKES, ids=[sql for sql, _ in MISTAKES])
-def test_a_mistake_is_an_error_of_tailrace(db: tr.Database, sql: str, said: str) -> None:
-    with pytest.raises(SqlError, match=said):
+@pytest.mark.parametrize(("sql", "message"), MISTAKES, ids=[sql for sql, _ in MISTAKES])
+def test_a_mistake_raises_an_sql_error(db: tr.Database, sql: str, message: str) -> None:
+    with pytest.raises(SqlError, match=message):
         db.sql(f"CREATE MATERIALIZED VIEW v AS {sql}")
     assert db.views() == []
 
 
 @pytest.mark.parametrize("refresh", ["auto", "full"])
-def test_what_spark_cannot_compute_is_no_view_of_any_policy(db: tr.Database, refresh: str) -> None:
+def test_queries_that_cannot_be_recomputed_are_refused_with_every_policy(db: tr.Database, refresh: str) -> None:
     for sql in (
         "SELECT measure(n) AS p FROM a",
         "SELECT mode(n) AS p FROM a",

@@ -1,4 +1,4 @@
-"""Epochs: recovery by doing the work again, one runner at a time, reads of one epoch, trimming."""
+"""Epochs: recovery by repeating the work, one runner at a time, reads of one epoch, trimming of the log."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import tailrace as tr
-from tailrace.errors import EpochFailed, EpochsLocked
+from tailrace import faults
+from tailrace.epochs.model import INTENT
+from tailrace.errors import EpochFailed, EpochsLocked, Fenced
+from tailrace.store.base import Write
 from tailrace.store.commits import committed
 from tailrace.store.lmdb.lock import held
+from tailrace.store.locks import TERM
 from tailrace.store.pins import pinned
 
 
@@ -34,7 +39,7 @@ def fill(db: tr.Database, value: int) -> None:
     db.table("a").put_many([{"id": i, "g": i % 3, "v": value + i} for i in range(9)])
 
 
-def state(db: tr.Database) -> dict[str, list[dict[str, Any]]]:
+def read_views(db: tr.Database) -> dict[str, list[dict[str, Any]]]:
     return {name: db.view(name).scan().to_pylist() for name in db.views()}
 
 
@@ -43,12 +48,12 @@ class Crash(Exception):
 
 
 def crash_before_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run an epoch whose work is done but whose commit never happens."""
+    """Run an epoch that does all its work but crashes before its commit."""
 
-    def no_commit(self: Any, changes: dict[str, Any]) -> None:
+    def no_commit(self: Any, changes: dict[str, Any], **options: Any) -> None:
         if "committed" in changes:
             raise Crash
-        original(self, changes)
+        original(self, changes, **options)
 
     original = type(db._store).change_documents
     with monkeypatch.context() as patch:
@@ -66,24 +71,24 @@ def test_refresh_reports_what_it_did(db: tr.Database) -> None:
 
 
 @pytest.mark.parametrize("small", [50_000, -1])
-def test_work_done_twice_is_done_once(db: tr.Database, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+def test_a_repeated_epoch_is_applied_once(db: tr.Database, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
     db._epochs.small = small
     fill(db, 0)
     db.refresh()
-    before = state(db)
+    before = read_views(db)
     fill(db, 100)
     db.table("a").delete_many([0, 3, 6])
     for _ in range(2):
         crash_before_commit(db, monkeypatch)
-        assert state(db) == before, "readers stay at the committed epoch while the next is applied"
-    db.table("a").put({"id": 50, "g": 50, "v": 5})  # comes after the open intent, so into the epoch after it
+        assert read_views(db) == before, "readers stay at the committed epoch while the next is applied"
+    db.table("a").put({"id": 50, "g": 50, "v": 5})  # written after the open intent, so part of the epoch after it
     db.refresh()
     assert db.view("t").get(50) == {"g": 50, "s": 5, "n": 1, "lo": 5}
     for name in db.views():
         assert db.verify(name).ok
 
 
-def test_an_epoch_is_cut_into_bounded_ones(tmp_path: Path, spark: Any) -> None:
+def test_a_backlog_longer_than_max_epoch_takes_several_epochs(tmp_path: Path, spark: Any) -> None:
     with tr.open(tmp_path / "s2", spark=spark, max_epoch=10, map_size=1 << 30) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT); CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n FROM a")
         for start in range(0, 25, 5):
@@ -114,7 +119,7 @@ def test_only_one_process_runs_epochs(db: tr.Database) -> None:
     assert db.refresh().operations == 9
 
 
-def test_views_can_be_created_while_another_runs_epochs(db: tr.Database) -> None:
+def test_views_can_be_created_while_another_process_runs_epochs(db: tr.Database) -> None:
     with held(db.path, "runner"):
         db.sql("CREATE MATERIALIZED VIEW extra AS SELECT DISTINCT g FROM a")
         db.sql("DROP VIEW extra")
@@ -138,7 +143,7 @@ def test_run_until_stopped(db: tr.Database) -> None:
     assert seen[0].operations == 9
 
 
-def test_the_log_is_trimmed_behind_views_and_pins_only(db: tr.Database) -> None:
+def test_the_log_is_trimmed_up_to_the_committed_cut_or_the_oldest_pin(db: tr.Database) -> None:
     def entries() -> int:
         with db._store._base.read() as txn:
             return int(txn.stat(db._store._log)["entries"])
@@ -148,7 +153,7 @@ def test_the_log_is_trimmed_behind_views_and_pins_only(db: tr.Database) -> None:
     db.refresh()
     assert entries() == 0
     with pinned(db._store) as pin:
-        old = state(db)
+        old = read_views(db)
         fill(db, 100)
         db.refresh()
         fill(db, 200)
@@ -157,16 +162,14 @@ def test_the_log_is_trimmed_behind_views_and_pins_only(db: tr.Database) -> None:
         from tailrace.spark.frames import view_frame
 
         view = db._catalog.view("f")
-        rows = view_frame(db.spark, db.path, db._store.shards, view, pin.epoch).toArrow().to_pylist()
+        rows = view_frame(db.spark, db._store, view, pin.epoch).toArrow().to_pylist()
         assert sorted(rows, key=lambda r: r["id"]) == old["f"]
     fill(db, 300)
     db.refresh()
     assert entries() == 0
 
 
-def test_an_epoch_that_fails_commits_nothing_and_is_tried_again(
-    db: tr.Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_epoch_commits_nothing_and_is_retried(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(db, 0)
     db.refresh()
     before = committed(db._store)
@@ -181,3 +184,68 @@ def test_an_epoch_that_fails_commits_nothing_and_is_tried_again(
     db.drop("bad")
     assert db.refresh().operations == 1
     assert db.verify("t").ok
+
+
+def take_term(db: tr.Database) -> None:
+    """Another process takes the epoch lock, as if this one had been suspended."""
+    newest = db._store.document(TERM)
+    assert newest is not None
+    db._store.change_documents({TERM.name: structs.replace(newest, number=newest.number + 1, host="elsewhere")})
+
+
+def test_a_runner_that_was_replaced_does_not_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(db, 0)
+    db.refresh()
+    before, done = read_views(db), committed(db._store)
+    fill(db, 100)
+
+    def replaced(name: str) -> None:
+        if name == "epoch.commit":
+            take_term(db)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(faults, "point", replaced)
+        with pytest.raises(Fenced):
+            db.refresh()
+    assert (committed(db._store), read_views(db)) == (done, before)
+    db.refresh()  # under a term of its own
+    assert db.view("t").get(0) == {"g": 0, "s": 309, "n": 3, "lo": 100}
+    assert all(db.verify(name).ok for name in db.views())
+
+
+def test_tasks_of_an_epoch_that_another_process_took_over_are_refused(
+    db: tr.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(db, 0)
+    crash_before_commit(db, monkeypatch)
+    left = db._store.document(INTENT)
+    assert left is not None
+    take_term(db)
+    db.refresh()
+    taken = db._store.document(TERM)
+    assert taken is not None
+    assert left.term < taken.number
+    for index in range(db._store.shards):
+        with pytest.raises(Fenced):
+            db._store.shard(index).apply(left.epoch, [Write.of(99, [b"k"], [b"v"], [None])], 0, left.term)
+    assert all(db.verify(name).ok for name in db.views())
+
+
+def test_a_repair_never_uses_the_number_of_an_epoch_that_it_takes_back(
+    db: tr.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(db, 0)
+    db.refresh()
+    fill(db, 100)
+    crash_before_commit(db, monkeypatch)
+    left = db._store.document(INTENT)
+    assert left is not None
+    state = db._catalog.view("f").state
+    db._store.shard(0).apply(left.epoch + 1, [Write.of(state, [b"k"], [b"damaged"], [None])], 0, left.term)
+    report = db.audit(repair=True)
+    assert report.ok, report
+    assert committed(db._store).epoch > left.epoch
+    with pytest.raises(Fenced):  # a task that outlived its driver
+        db._store.shard(0).apply(left.epoch, [Write.of(state, [b"k"], [b"v"], [None])], 0, left.term)
+    db.refresh()
+    assert all(db.verify(name).ok for name in db.views())

@@ -1,4 +1,4 @@
-"""Views that are recomputed, always or when that is cheaper, equal recomputation after every epoch."""
+"""Refresh policies `full` and `auto`: views equal recomputation after every epoch, and the choice is recorded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailrace.epochs import records
 from tailrace.errors import SqlError, Unsupported
 from tailrace.store.commits import committed
 
-RECOMPUTE, DELTAS = -(10**9), 10**9  # overheads that force the choice
+RECOMPUTE, DELTAS = -(10**9), 10**9  # values of `overhead` that force one choice
 
 ANY = {
     "beside": "SELECT a.id, a.g, s.m FROM a, LATERAL (SELECT MIN(o.id) AS m FROM a AS o WHERE o.g = a.g) s",
@@ -52,7 +52,7 @@ def create(db: tr.Database, policy: str, views: dict[str, str], prefix: str = ""
         db.sql(f"CREATE MATERIALIZED VIEW {prefix}{name} WITH (refresh = '{policy}') AS {sql}")
 
 
-def steps(rng: random.Random, model: Model, count: int) -> None:
+def random_steps(rng: random.Random, model: Model, count: int) -> None:
     for _ in range(count):
         random_step(rng, model, rng.choice("aac"), 12)
 
@@ -62,7 +62,7 @@ def test_full_views_equal_recomputation(db: tr.Database, spread: bool) -> None:
     rng, model = random.Random(f"full{spread}"), Model(db)
     if spread:
         db._epochs.small = -1
-    steps(rng, model, 5)
+    random_steps(rng, model, 5)
     create(db, "full", {**ANY, "totals": PLANNED["totals"], "bag": PLANNED["bag"]})
     db.sql(
         "CREATE MATERIALIZED VIEW over_full WITH (refresh = 'full') AS SELECT g, COUNT(*) AS n FROM beside GROUP BY g"
@@ -70,9 +70,9 @@ def test_full_views_equal_recomputation(db: tr.Database, spread: bool) -> None:
     model.check()
     assert db.view("totals").key == ["g"], "the key comes from the plan"
     assert db.view("beside").key is None
-    assert db._catalog.states == {}, "nothing is kept but the view's rows"
+    assert db._catalog.states == {}, "only the view's rows are stored"
     for _ in range(2):
-        steps(rng, model, 6)
+        random_steps(rng, model, 6)
         epoch = db.refresh()
         assert {way.taken for way in epoch.refreshed.values()} == {"recomputed"}
         model.check()
@@ -84,19 +84,19 @@ def test_full_views_equal_recomputation(db: tr.Database, spread: bool) -> None:
 
 
 @pytest.mark.parametrize("spread", [False, True], ids=["one-task", "all-shards"])
-def test_auto_views_equal_recomputation_whichever_way_they_go(db: tr.Database, spread: bool) -> None:
+def test_auto_views_equal_recomputation_whether_recomputed_or_updated_by_deltas(db: tr.Database, spread: bool) -> None:
     rng, model = random.Random(f"auto{spread}"), Model(db)
     if spread:
         db._epochs.small = -1
-    steps(rng, model, 5)
+    random_steps(rng, model, 5)
     create(db, "auto", PLANNED)
     create(db, "incremental", {n: PLANNED[n] for n in ("totals", "spread", "pairs")}, prefix="also_")
     for overhead in (RECOMPUTE, DELTAS, RECOMPUTE, RECOMPUTE, DELTAS):
         db._epochs.overhead = overhead
-        steps(rng, model, 5)
+        random_steps(rng, model, 5)
         epoch = db.refresh()
-        wanted = "recomputed" if overhead == RECOMPUTE else "deltas"
-        assert {way.taken for way in epoch.refreshed.values()} == {wanted}
+        expected = "recomputed" if overhead == RECOMPUTE else "deltas"
+        assert {way.taken for way in epoch.refreshed.values()} == {expected}
         model.check()
     db._epochs.overhead = RECOMPUTE
     for name in "ac":
@@ -104,7 +104,7 @@ def test_auto_views_equal_recomputation_whichever_way_they_go(db: tr.Database, s
     db.refresh()
     model.check()
     db._epochs.overhead = DELTAS
-    steps(rng, model, 4)
+    random_steps(rng, model, 4)
     db.refresh()
     model.check()
 
@@ -124,16 +124,16 @@ def test_the_choice_follows_the_share_of_the_table_that_changed(db: tr.Database)
     assert db.verify("totals").ok
 
 
-def test_what_was_taken_is_recorded(db: tr.Database) -> None:
+def test_status_and_explain_show_how_a_view_was_refreshed_and_why(db: tr.Database) -> None:
     create(db, "auto", {"beside": ANY["beside"], "totals": PLANNED["totals"]})
     create(db, "full", {"top": ANY["top"]})
     db.table("a").put({"id": 1, "g": 1, "n": 5})
     db.refresh()
-    found = {v["name"]: v for v in db.status().views}
-    assert found["beside"]["refreshed"]["taken"] == "recomputed"
-    assert "LATERAL subquery" in found["beside"]["refreshed"]["reason"]
-    assert (found["top"]["refresh"], found["top"]["refreshed"]["taken"]) == ("full", "recomputed")
-    assert found["totals"]["refreshed"]["taken"] == "deltas"
+    views = {v["name"]: v for v in db.status().views}
+    assert views["beside"]["refreshed"]["taken"] == "recomputed"
+    assert "LATERAL subquery" in views["beside"]["refreshed"]["reason"]
+    assert (views["top"]["refresh"], views["top"]["refreshed"]["taken"]) == ("full", "recomputed")
+    assert views["totals"]["refreshed"]["taken"] == "deltas"
     assert db.status().epochs[0]["refreshed"].keys() == {"beside", "totals", "top"}
     assert "LATERAL subquery" in db.explain("beside")
     assert "refresh auto" in db.explain("totals")
@@ -170,7 +170,7 @@ def test_views_over_views_that_are_recomputed(db: tr.Database) -> None:
         ("SELECT id, rank() OVER (ORDER BY id) AS r FROM nowhere", SqlError),
     ],
 )
-def test_what_cannot_be_recomputed_either_is_refused(
+def test_queries_that_cannot_be_recomputed_are_refused(
     db: tr.Database, policy: str, sql: str, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -195,24 +195,26 @@ def crash_before_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> Non
             db.refresh()
 
 
-def test_a_choice_stands_when_the_epoch_is_done_again(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_epoch_keeps_its_recorded_choice(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, model = random.Random(7), Model(db)
     create(db, "auto", PLANNED)
     create(db, "full", {"beside": ANY["beside"]})
-    steps(rng, model, 5)
+    random_steps(rng, model, 5)
     db.refresh()
     before = {name: db.view(name).scan().to_pylist() for name in db.views()}
     number = committed(db._store).epoch
     db._epochs.overhead = RECOMPUTE
-    steps(rng, model, 5)
+    random_steps(rng, model, 5)
     crash_before_commit(db, monkeypatch)
-    assert {name: db.view(name).scan().to_pylist() for name in db.views()} == before, "readers stay where they were"
+    assert {name: db.view(name).scan().to_pylist() for name in db.views()} == before, (
+        "readers stay at the committed epoch"
+    )
     db._epochs.overhead = DELTAS
     epoch = db.refresh()
     assert (epoch.number, {w.taken for w in epoch.refreshed.values()}) == (number + 1, {"recomputed"})
     model.check()
 
 
-def test_a_limit_that_spark_decides_is_refused(db: tr.Database) -> None:
+def test_a_limit_without_order_by_is_refused_if_spark_recomputes_the_view(db: tr.Database) -> None:
     with pytest.raises(Unsupported):
         create(db, "full", {"v": "SELECT id FROM a LIMIT 3"})

@@ -1,4 +1,4 @@
-"""CREATE OR REPLACE: the old view serves until the new one is there, verified, and then all readers have that."""
+"""CREATE OR REPLACE: readers see the old view until the new one is built and verified, then the new one."""
 
 from __future__ import annotations
 
@@ -36,46 +36,48 @@ def replace(sql: str, name: str = "v", policy: str = "incremental") -> str:
     return f"CREATE OR REPLACE MATERIALIZED VIEW {name} WITH (refresh = '{policy}') AS {sql}"
 
 
-def held(db: tr.Database) -> set[int]:
-    found = set()
+def stored_states(db: tr.Database) -> set[int]:
+    """The states that have entries in any shard."""
+    states = set()
     for number in range(db._store.shards):
         shard = db._store.shard(number)
         with shard._env.read() as txn, txn.cursor(shard._data) as cursor:
-            found |= {int.from_bytes(key[:4], "big") for key in cursor.iternext(values=False)}
-    return found
+            states |= {int.from_bytes(key[:4], "big") for key in cursor.iternext(values=False)}
+    return states
 
 
-def needed(db: tr.Database) -> set[int]:
+def needed_states(db: tr.Database) -> set[int]:
+    """The states that published views use."""
     return {v.state for v in db._catalog.views.values()} | set(db._catalog.states.values())
 
 
 @pytest.mark.parametrize("chunk", [200_000, 30], ids=["at-once", "in-chunks"])
 @pytest.mark.parametrize("policy", ["incremental", "auto", "full"])
-def test_a_view_gets_another_definition(db: tr.Database, chunk: int, policy: str) -> None:
+def test_replacing_a_view(db: tr.Database, chunk: int, policy: str) -> None:
     db._builder.chunk = chunk
     handle = db.view("v")
     assert handle.get(1) == {"g": 1, "s": 435}
-    said: list[str] = []
+    steps: list[str] = []
 
     def say(step: Step) -> None:
-        said.append(str(step))
-        assert handle.get(1) is not None, "the old one serves meanwhile"
+        steps.append(str(step))
+        assert handle.get(1) is not None, "the old view is readable meanwhile"
         assert [c.name for c in handle.columns] == ["g", "s"]
 
     db.sql(replace(NEW, policy=policy), progress=say)
-    assert "verifying v" in said
+    assert "verifying v" in steps
     assert handle.get(1) == {"g": 1, "hi": 57, "n": 15}
     assert handle.sql == NEW
     db.table("a").put({"id": 100, "g": 1, "v": 1000})
     db.refresh()
     assert handle.get(1) == {"g": 1, "hi": 1000, "n": 16}
-    assert held(db) <= needed(db), "what the old definition kept is gone"
+    assert stored_states(db) <= needed_states(db), "states of the old definition are removed"
     assert db.query("SELECT SUM(n) AS n FROM v").to_pylist() == [{"n": 61}]
     assert db.verify("v").ok
 
 
 @pytest.mark.parametrize("chunk", [200_000, 30], ids=["at-once", "in-chunks"])
-def test_views_over_it_follow(db: tr.Database, chunk: int) -> None:
+def test_views_over_a_replaced_view_are_rebuilt(db: tr.Database, chunk: int) -> None:
     db._builder.chunk = chunk
     db.sql("CREATE MATERIALIZED VIEW w AS SELECT COUNT(*) AS k, SUM(s) AS t FROM v")
     db.sql("CREATE MATERIALIZED VIEW x WITH (refresh = 'full') AS SELECT k + 1 AS k1 FROM w") if chunk > 30 else None
@@ -83,7 +85,7 @@ def test_views_over_it_follow(db: tr.Database, chunk: int) -> None:
     assert db.view("w").get() == {"k": 3, "t": 2 * sum(i for i in range(60) if i % 4)}
     for name in db.views():
         assert db.verify(name).ok
-    assert held(db) <= needed(db)
+    assert stored_states(db) <= needed_states(db)
     before = db.view("w").sql, db._catalog.view("v")
     with pytest.raises(SqlError) as error:
         db.sql(replace(NEW))
@@ -91,10 +93,10 @@ def test_views_over_it_follow(db: tr.Database, chunk: int) -> None:
     assert (db.view("w").sql, db._catalog.view("v")) == before
 
 
-def test_what_cannot_be_replaced(db: tr.Database) -> None:
+def test_replacements_that_are_refused(db: tr.Database) -> None:
     with pytest.raises(NameTaken):
         db.sql(replace("SELECT g FROM b", name="a"))
-    db.sql(replace("SELECT g FROM b", name="fresh"))  # there was none: it is simply made
+    db.sql(replace("SELECT g FROM b", name="fresh"))  # no such view yet: it is created
     assert db.view("fresh").scan().num_rows == 12
     db.sql("CREATE MATERIALIZED VIEW w AS SELECT s FROM v")
     for sql in ("SELECT g, s FROM v", "SELECT s FROM w"):
@@ -118,7 +120,7 @@ def interrupt(db: tr.Database, statement: str) -> None:
         db.sql(statement, progress=say)
 
 
-def test_an_interrupted_replace_leaves_the_old_view_and_can_go_on(db: tr.Database) -> None:
+def test_an_interrupted_replace_keeps_the_old_view_and_can_be_continued(db: tr.Database) -> None:
     db._builder.chunk = 30
     interrupt(db, replace(PAIRS))
     assert db.status().building[0]["replaces"]
@@ -134,17 +136,17 @@ def test_an_interrupted_replace_leaves_the_old_view_and_can_go_on(db: tr.Databas
     assert db.view("v").sql == NEW
     interrupt(db, replace(PAIRS))
     db.sql("DROP VIEW v")
-    assert (db.views(), db.status().building, held(db)) == ([], [], set())
+    assert (db.views(), db.status().building, stored_states(db)) == ([], [], set())
 
 
 @pytest.mark.parametrize("chunk", [200_000, 30], ids=["at-once", "in-chunks"])
-def test_a_new_definition_that_differs_from_recomputation_is_not_taken(db: tr.Database, chunk: int) -> None:
+def test_a_new_definition_that_fails_verification_is_discarded(db: tr.Database, chunk: int) -> None:
     db._builder.chunk = chunk
 
     def damage(step: Step) -> None:
         if step.what == "verifying v":
-            old = needed(db)
-            for state in held(db) - old:
+            old = needed_states(db)
+            for state in stored_states(db) - old:
                 for shard in range(db._store.shards):
                     db._store.shard(shard).drop(state)
 
@@ -154,20 +156,20 @@ def test_a_new_definition_that_differs_from_recomputation_is_not_taken(db: tr.Da
     assert db.view("v").get(1) == {"g": 1, "s": 435}
     db.sql(replace(NEW))
     assert db.verify("v").ok
-    assert held(db) <= needed(db)
+    assert stored_states(db) <= needed_states(db)
 
 
-def test_a_new_definition_that_somebody_else_publishes_is_taken(db: tr.Database) -> None:
+def test_a_new_definition_published_by_another_handle_is_used(db: tr.Database) -> None:
     db._builder.chunk = 30
     with tr.open(db.path, spark=db.spark) as other:
         db.sql(replace(NEW), progress=lambda step: other.refresh() if step.what == "verifying v" else None)
     assert db.view("v").sql == NEW
     assert db.verify("v").ok
     db.refresh()
-    assert held(db) <= needed(db)
+    assert stored_states(db) <= needed_states(db)
 
 
-def test_readers_see_the_old_or_the_new_never_neither(db: tr.Database) -> None:
+def test_readers_always_see_either_the_old_or_the_new_view(db: tr.Database) -> None:
     old, new = db.view("v").scan(), None
     seen: list[Any] = []
     stop = threading.Event()
@@ -190,13 +192,13 @@ def test_readers_see_the_old_or_the_new_never_neither(db: tr.Database) -> None:
     assert all(table in (old, new) for table in seen)
 
 
-def test_a_running_query_keeps_what_it_reads(db: tr.Database) -> None:
+def test_a_pin_keeps_the_states_of_a_replaced_view(db: tr.Database) -> None:
     state = db._catalog.view("v").state
     with pinned(db._store):
         db.sql(replace(NEW))
-        assert state in held(db)
+        assert state in stored_states(db)
     db.refresh()
-    assert state not in held(db)
+    assert state not in stored_states(db)
 
 
 REPLACER = """
@@ -210,7 +212,7 @@ db.sql(sys.argv[2], progress=lambda step: print(step, flush=True))
 
 
 @pytest.mark.parametrize("at", ["building", "verifying"])
-def test_a_killed_replace_leaves_the_old_view(db: tr.Database, at: str) -> None:
+def test_a_killed_replace_keeps_the_old_view_and_refresh_finishes_it(db: tr.Database, at: str) -> None:
     db.table("a").put_many([{"id": i, "g": i % 4, "v": i} for i in range(6000)])
     db.refresh()
     before = db.view("v").scan()
@@ -227,4 +229,4 @@ def test_a_killed_replace_leaves_the_old_view(db: tr.Database, at: str) -> None:
     db.refresh()
     assert db.view("v").get(9) == {"g": 9, "hi": 9, "n": 1}
     assert db.verify("v").ok
-    assert held(db) <= needed(db)
+    assert stored_states(db) <= needed_states(db)

@@ -1,4 +1,4 @@
-"""Answers that may come out differently when computed again: what is made of them is made of those that stand."""
+"""Answers that differ when recomputed (double sums, ties): everything derived from them uses the stored answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOTHING = Cut(0, (0,))
 
 @dataclass(frozen=True)
 class Overtaken:
-    """The rule in a task which another one overtakes: that is done after this has read, before it writes."""
+    """Wraps a rule; runs other tasks after the rule has read its state and before it writes, as if they overtook it."""
 
     rule: Outputs
     others: list[Callable[[], None]]
@@ -43,21 +43,21 @@ class Overtaken:
         return self.rule.output
 
     def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
-        found = self.rule.step(deltas, before)
+        result = self.rule.step(deltas, before)
         while self.others:
             self.others.pop()()
-        return found
+        return result
 
 
 class Tasks:
-    """Tasks that store the answers of groups, and a view of them."""
+    """Runs tasks that store the answers of groups and maintain a view over them."""
 
     def __init__(self, path: Path) -> None:
         settings.create(path, settings.Settings(map_size=1 << 28))
         self.store, self.epoch = LmdbStore(path), 1
 
     def run(self, answers: dict[int, float], view: int = VIEW, others: Sequence[Callable[[], None]] = ()) -> None:
-        """A task that computed these answers; groups are in the shard of their number, all view rows in one."""
+        """Runs a task that computed `answers`. Group n is in shard n; all view rows are in one shard."""
         rule = Overtaken(Outputs(Arranged(ANSWERS, COLUMNS, (0,), (0,))), list(others))
         fed = pa.table(
             [list(answers), list(answers.values()), [True] * len(answers), list(answers)],
@@ -73,41 +73,43 @@ class Tasks:
         work = Assignment(self.epoch, self.epoch - 1, NOTHING, NOTHING)
         list(program.run(self.store, work, (0,), fed.to_batches()))
 
-    def holds(self, state: int) -> list[Any]:
-        """The values in all shards after the epoch."""
-        found = []
+    def stored_values(self, state: int) -> list[Any]:
+        """The values of a state in all shards after the epoch."""
+        values = []
         for number in range(self.store.shards):
             with self.store.shard(number).at(self.epoch) as snapshot:
-                found += [value for run in snapshot.scan(state) for _, value in run]
-        return sorted(found)
+                values += [value for run in snapshot.scan(state) for _, value in run]
+        return sorted(values)
 
 
 @pytest.fixture
 def tasks(tmp_path: Path) -> Iterator[Tasks]:
-    found = Tasks(tmp_path / "s")
-    yield found
-    found.store.close()
+    tasks = Tasks(tmp_path / "s")
+    yield tasks
+    tasks.store.close()
 
 
-def test_an_answer_that_did_not_change_stands(tasks: Tasks) -> None:
+def test_a_repeated_task_keeps_the_stored_answers(tasks: Tasks) -> None:
     tasks.run({HERE: 0.3, THERE: 1.0})
     tasks.epoch = 2
     tasks.run({HERE: 0.3, THERE: 2.0})
-    before = tasks.holds(ANSWERS), tasks.holds(VIEW)
+    before = tasks.stored_values(ANSWERS), tasks.stored_values(VIEW)
     tasks.run({HERE: 0.1 + 0.2, THERE: 2.0})
-    assert (tasks.holds(ANSWERS), tasks.holds(VIEW)) == before
+    assert (tasks.stored_values(ANSWERS), tasks.stored_values(VIEW)) == before
 
 
-def test_of_two_tasks_with_one_state_the_later_goes_on_with_what_the_first_said(tasks: Tasks) -> None:
+def test_when_two_tasks_share_a_state_the_second_uses_the_answers_of_the_first(tasks: Tasks) -> None:
     tasks.run({HERE: 0.3, THERE: 0.6}, VIEW, [lambda: tasks.run({HERE: 0.1 + 0.2, THERE: 0.6}, OTHER)])
-    assert tasks.holds(VIEW) == tasks.holds(OTHER)
+    assert tasks.stored_values(VIEW) == tasks.stored_values(OTHER)
     tasks.epoch = 2
     tasks.run({HERE: 5.0, THERE: 0.6}, VIEW, [lambda: tasks.run({HERE: 5.0, THERE: 0.7}, OTHER)])
-    assert tasks.holds(VIEW) == tasks.holds(OTHER)
+    assert tasks.stored_values(VIEW) == tasks.stored_values(OTHER)
 
 
-def test_an_operator_with_state_stands_once(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where one view sums what it gives, which needs no netting, and another shows it."""
+def test_views_share_one_instance_of_an_operator_with_state(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if one view sums the operator's output, which needs no netting, and another view shows it."""
     kept: list[Keep] = []
 
     def link(roots: Sequence[Fragment]) -> Any:

@@ -1,4 +1,4 @@
-"""A store with writers, a reader and a runner of epochs as processes, and the check that faults have lost nothing."""
+"""A store under faults: writer, reader and runner processes, and the check that no write is lost or applied twice."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fault_processes import Child, Rows, Writer, until
 from pyspark.sql import SparkSession
 
 import tailrace as tr
+from tailrace.epochs.model import INTENT
 
 VIEWS = {
     "totals": "SELECT g, SUM(v) AS s, COUNT(*) AS n, MIN(v) AS lo, MAX(v) AS hi FROM a GROUP BY g",
@@ -24,16 +25,19 @@ VIEWS = {
     "ranks": "SELECT id, rank() OVER (PARTITION BY g ORDER BY v) AS r FROM a",
     "best": "SELECT id, v FROM a ORDER BY v DESC LIMIT 5 OFFSET 1",
 }
-CHOSEN = {  # recomputed in some epochs, or in all
+CHOSEN = {  # views with a refresh policy: recomputed in some epochs, or in all
     "auto_counts": ("auto", "SELECT b.g, COUNT(*) AS n FROM a JOIN b ON a.id = b.id GROUP BY b.g"),
     "ranked": ("full", "SELECT id, rank() OVER (PARTITION BY g ORDER BY v, id) AS r FROM b"),
 }
 WRITERS = 2
-CHUNK = 25  # rows of tables that an epoch of a build takes in
+CHUNK = 25  # table rows per build epoch
 
 
 class Bench:
-    """One store under faults. `small` is the size of epochs without shuffles, `master` where the runner's Spark is."""
+    """One store under faults.
+
+    `small` is the largest epoch that runs as one task, without shuffles. `master` is the runner's Spark master.
+    """
 
     def __init__(self, path: Path, spark: SparkSession, small: int, master: str, **env: str) -> None:
         self.path, self.store, self.faults = path, path / "store", path / "faults"
@@ -41,7 +45,7 @@ class Bench:
         self.small, self.master = small, master
         self.env = env
         self.seed = 0
-        self.moment = time.monotonic()  # of the last fault
+        self.moment = time.monotonic()  # when the last fault happened
         self.db = tr.open(self.store, spark=spark, map_size=1 << 30)
         self.db._builder.chunk = CHUNK
         for name in "ab":
@@ -50,7 +54,7 @@ class Bench:
             self.db.sql(f"CREATE MATERIALIZED VIEW {name} AS {sql}")
         for name, (policy, sql) in CHOSEN.items():
             self.db.sql(f"CREATE MATERIALIZED VIEW {name} WITH (refresh = '{policy}') AS {sql}")
-        self.operations = 0  # by writers that are no more
+        self.operations = 0  # written by writers that have died
         self.writers = [self._writer(n, {"a": {}, "b": {}}) for n in range(WRITERS)]
         self.reader = self.child("fault_reader.py")
         self.runner = self.start_runner()
@@ -85,29 +89,29 @@ class Bench:
         return Writer(self.path / "writer.log", self.faults, self.store, number * 1000, self.seed, rows)
 
     def restart_writer(self, number: int) -> None:
-        """Another writer in place of one that died: what became of its last write, the tables tell."""
-        gone = self.writers[number]
-        found = self.rows(number)
-        assert found in (gone.rows, gone.applied()), "an acknowledged write was lost, or a write was halved"
-        if gone.pending is not None and found != gone.rows:
-            _, name, _ = gone.pending
-            before, after = gone.rows[name], found[name]
+        """Replaces a writer that died. The tables show whether its last write was committed."""
+        dead = self.writers[number]
+        stored = self.rows(number)
+        assert stored in (dead.rows, dead.applied()), "an acknowledged write was lost, or a write was applied in part"
+        if dead.pending is not None and stored != dead.rows:
+            _, name, _ = dead.pending
+            before, after = dead.rows[name], stored[name]
             self.operations += sum(before.get(k) != after.get(k) for k in before.keys() | after.keys())
-        self.operations += gone.operations
-        self.writers[number] = self._writer(number, found)
+        self.operations += dead.operations
+        self.writers[number] = self._writer(number, stored)
 
     def rows(self, number: int) -> Rows:
-        """What is in the tables of a writer's keys."""
-        found = {name: self.db.table(name).scan().to_pylist() for name in "ab"}
-        return {name: {r["id"]: r for r in rows if r["id"] // 1000 == number} for name, rows in found.items()}
+        """The table rows with the keys of one writer."""
+        tables = {name: self.db.table(name).scan().to_pylist() for name in "ab"}
+        return {name: {r["id"]: r for r in rows if r["id"] // 1000 == number} for name, rows in tables.items()}
 
     def write(self, rng: random.Random, least: int = 3, most: int = 12) -> None:
-        """Let all writers write some transactions from now on."""
+        """Asks every writer to write some transactions, without waiting for them."""
         for writer in self.writers:
             writer.write(rng.randrange(least, most))
 
     def written(self) -> None:
-        """Wait until they have."""
+        """Waits until the writers have written what they were asked."""
         for writer in self.writers:
             if writer.asked:
                 writer.wait_for("done", writer.asked)
@@ -120,7 +124,7 @@ class Bench:
         draft.rename(self.faults / point)
 
     def met(self, point: str) -> int | None:
-        """The process that met the fault, if one has."""
+        """The process that ran into the fault, or None."""
         word, _, pid = (self.faults / point).read_text().partition(" ")
         return int(pid) if word == "met" else None
 
@@ -137,7 +141,7 @@ class Bench:
     # the check
 
     def settle(self) -> None:
-        """Wait until everything written is in the views, and every build is done."""
+        """Waits until the views include every write and every build is done."""
 
         def settled() -> bool:
             if not self.runner.alive:
@@ -145,13 +149,13 @@ class Bench:
                     f"the runner ended: {self.runner.said[-3:]}, {self.runner.log.read_text()[-3000:]}"
                 )
             now = self.db.status()
-            return now.lag_operations == 0 and not now.building and self.db._store.document("intent") is None
+            return now.lag_operations == 0 and not now.building and self.db._store.document(INTENT) is None
 
         self.written()
         until(settled, "views to have everything", lambda: (self.db.status(), self.runner.said[-3:]))
 
     def check(self) -> None:
-        """No acknowledged write is lost, nothing is applied twice, all views are right, nobody saw a wrong state."""
+        """No acknowledged write is lost, none is applied twice, all views are right, the reader saw no wrong state."""
         for number, writer in enumerate(self.writers):
             assert self.rows(number) == writer.rows, f"writer {number}"
         logged = self.db._store.newest_cut().operations
@@ -160,20 +164,20 @@ class Bench:
         assert not self.reader.count("wrong"), self.reader.last("wrong")
         a, b = (self.db.table(name).scan().to_pylist() for name in "ab")
         for name in self.db.views():
-            lacking, extra = differences(name, self.db.view(name).scan().to_pylist(), a, b)
-            assert not lacking, (name, lacking, extra)
-            assert not extra, (name, lacking, extra)
+            missing, extra = differences(name, self.db.view(name).scan().to_pylist(), a, b)
+            assert not missing, (name, missing, extra)
+            assert not extra, (name, missing, extra)
         self.disarm()
 
     def verify(self, *views: str) -> None:
-        """The same of some views, or all, by Spark."""
+        """Verifies some views, or all, with Spark."""
         for name in views or self.db.views():
             report = self.db.verify(name)
             assert report.ok, report
 
 
 def recovered(bench: Bench, what: str) -> float:
-    """Settle, check, and say how long it took since the fault, in seconds."""
+    """Settles and checks; returns the seconds since the fault."""
     bench.settle()
     seconds = time.monotonic() - bench.moment
     bench.check()

@@ -1,6 +1,6 @@
-"""A Spark cluster on this machine: a master and two workers with an executor each, on two loopback addresses.
+"""A Spark cluster on this machine: a master, and two workers with one executor each on two loopback addresses.
 
-Spark runs a second copy of a slow task only on another host, so `local-cluster`, all on one, never would.
+Spark runs the speculative copy of a slow task only on another host. `local-cluster` has one host, so it never would.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HOSTS = ("127.0.0.1", "127.0.0.2")
 
 @contextmanager
 def cluster(path: Path, faults: Path) -> Iterator[str]:
-    """The master's address, while the cluster runs."""
+    """Runs the cluster; yields the address of its master."""
     with socket.socket() as free:
         free.bind((HOSTS[0], 0))
         port = free.getsockname()[1]
@@ -52,8 +52,8 @@ def cluster(path: Path, faults: Path) -> Iterator[str]:
 
 @contextmanager
 def _process(arguments: list[str], log: Path, env: dict[str, str]) -> Iterator[None]:
-    with log.open("wb") as said:
-        process = subprocess.Popen([str(SPARK_CLASS), *arguments], stdout=said, stderr=said, env=env)
+    with log.open("wb") as output:
+        process = subprocess.Popen([str(SPARK_CLASS), *arguments], stdout=output, stderr=output, env=env)
     try:
         yield
     finally:
@@ -66,5 +66,5 @@ def _process(arguments: list[str], log: Path, env: dict[str, str]) -> Iterator[N
 
 
 def executor_of(worker: int) -> psutil.Process:
-    """The executor that a Python worker works for."""
+    """The executor process of a Python worker."""
     return next(p for p in psutil.Process(worker).parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))

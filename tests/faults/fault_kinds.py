@@ -1,6 +1,6 @@
-"""Kinds of faults: each happens to a bench while it writes and runs epochs, at a random place, and says what it was.
+"""The kinds of faults. Each strikes at a random point while a bench writes and runs epochs, and returns a description.
 
-A kind returns when whatever died was started again. Then the bench must settle and its check must hold.
+A kind returns after every killed process was restarted. Then the bench must settle and its check must pass.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WRITE = ("write.commit", "write.committed")
 
 
 class Left(BaseException):
-    """Interrupts the process that builds a view."""
+    """Raised to interrupt the process that builds a view."""
 
 
 def driver_at_a_point(bench: Bench, rng: random.Random) -> str:
@@ -78,7 +78,7 @@ def task(bench: Bench, rng: random.Random) -> str:
 
 
 def worker_that_stays_behind(bench: Bench, rng: random.Random) -> str:
-    """A worker that outlives all that it belongs to, and applies its part when others have long done it."""
+    """A worker outlives its daemon, JVM and driver, and applies its part long after others have done so."""
     point = rng.choice(["task.apply", "shard.commit"])
     seconds = rng.uniform(8, 14)
     bench.arm(point, f"sleep:{seconds}")
@@ -90,7 +90,7 @@ def worker_that_stays_behind(bench: Bench, rng: random.Random) -> str:
         process.kill()
     bench.runner.ended()
     bench.restart_runner()
-    if point == "task.apply":  # with a shard's lock in hand it would have to be waited for
+    if point == "task.apply":  # at shard.commit it holds a shard's lock, so others must wait for it
         bench.write(rng)
         bench.settle()
     until(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE, "the worker that was left to end")
@@ -119,7 +119,7 @@ def writer_at_any_time(bench: Bench, rng: random.Random) -> str:
 
 
 def build(bench: Bench, rng: random.Random) -> str:
-    """The driver is killed while it builds a view that another process has begun and left."""
+    """The driver is killed while it continues a view build that another process began and abandoned."""
     point = rng.choice(BUILD)
 
     def leave(step: Step) -> None:
@@ -144,7 +144,7 @@ def build(bench: Bench, rng: random.Random) -> str:
 
 
 def table(bench: Bench, rng: random.Random) -> str:
-    """A process is killed while it drops a table: the table is there with all rows, or all of it goes."""
+    """A process is killed while it drops a table. The table keeps all of its rows or loses all of them."""
     point = rng.choice(["catalog.change", "catalog.changed"])
     bench.db.sql("CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)")
     bench.operations += bench.db.table("t").put_many([{"id": bench.seed * 1000 + i} for i in range(20)]).operations
@@ -165,7 +165,7 @@ def table(bench: Bench, rng: random.Random) -> str:
 
 
 def full_disk(bench: Bench, rng: random.Random) -> str:
-    """No file may grow: for the driver, for its workers, or for a writer."""
+    """The disk is full (files cannot grow) for the driver, its workers or a writer."""
     who = rng.choice(["driver", "workers", "writer"])
     if who == "writer":
         writer = rng.choice(bench.writers)
@@ -188,7 +188,7 @@ def full_disk(bench: Bench, rng: random.Random) -> str:
 
 @contextmanager
 def limited(processes: list[psutil.Process]) -> Iterator[None]:
-    """Let processes, and those they fork, write nothing but the first pages of a file."""
+    """Limits processes, and the processes they fork, to writing the first 8 KiB of each file."""
     for process in processes:
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
     try:
@@ -200,7 +200,7 @@ def limited(processes: list[psutil.Process]) -> Iterator[None]:
 
 
 def damaged_entry(bench: Bench, rng: random.Random) -> str:
-    """A log entry loses a bit, or its end: it is found and named, nothing is applied until it is whole again."""
+    """A log entry gets a flipped bit or is truncated. The error names it, and no epoch commits until it is restored."""
     bench.settle()
     with held(str(bench.store), "epoch", patience=60):
         bench.write(rng)
@@ -211,21 +211,21 @@ def damaged_entry(bench: Bench, rng: random.Random) -> str:
         damaged = whole[:at] if cut else whole[:at] + bytes([whole[at] ^ (1 << rng.randrange(8))]) + whole[at + 1 :]
         _put_log(bench, key, damaged)
         failed, epoch = bench.runner.count("failed"), bench.db.status().epoch
-    said = bench.runner.wait_for("failed", failed + 1)[1]
+    message = bench.runner.wait_for("failed", failed + 1)[1]
     node, offset = int.from_bytes(key[:2]), int.from_bytes(key[2:])
-    assert f"log entry {offset} of node {node} is damaged" in said, said
+    assert f"log entry {offset} of node {node} is damaged" in message, message
     assert bench.db.status().epoch == epoch
     _put_log(bench, key, whole)
     return f"log entry {'truncated to' if cut else 'damaged at'} {at} of {len(whole)} bytes"
 
 
 def second_runner(bench: Bench, rng: random.Random) -> str:
-    """It is refused at once, by name."""
+    """A second runner is refused at once; the error names the process of the first."""
     bench.write(rng)
     command = [sys.executable, "-m", "tailrace", "run", str(bench.store)]
-    said = subprocess.run(command, env=bench.child_environment(), capture_output=True, text=True, timeout=120)
-    assert said.returncode != 0
-    assert f"process {bench.runner.process.pid} (" in said.stderr.replace("\n", " "), said
+    result = subprocess.run(command, env=bench.child_environment(), capture_output=True, text=True, timeout=120)
+    assert result.returncode != 0
+    assert f"process {bench.runner.process.pid} (" in result.stderr.replace("\n", " "), result
     return "second runner refused"
 
 
@@ -235,7 +235,7 @@ def _died(bench: Bench) -> None:
 
 
 def _write_until_met(bench: Bench, rng: random.Random, point: str) -> None:
-    """Tasks pass a point as often as there are epochs, or shards with rows: write until the n-th passing."""
+    """Writes until a task runs into the fault. Tasks pass a point once per epoch or per shard with rows."""
 
     def met() -> bool:
         bench.moment = time.monotonic()
@@ -268,7 +268,7 @@ def _count_of(bench: Bench, table: int) -> int:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fault, and how often it is drawn."""
+    """A kind of fault, and its weight in random draws."""
 
     happen: Callable[[Bench, random.Random], str]
     weight: int

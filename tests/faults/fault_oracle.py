@@ -1,4 +1,4 @@
-"""The bench's views computed from its rows in plain Python: exact, and fast enough to be asked after every fault."""
+"""The bench's views computed from its rows in plain Python: exact, and fast enough to run after every fault."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ EXPECTED: dict[str, Callable[[Rows, Rows], Iterable[tuple[Any, ...]]]] = {
 }
 
 
-def differences(view: str, found: Rows, a: Rows, b: Rows) -> tuple[Counter[Any], Counter[Any]]:
-    """Rows that a view lacks, and rows that it has too many."""
-    wanted, there = Counter(EXPECTED[view](a, b)), Counter(tuple(row.values()) for row in found)
-    return wanted - there, there - wanted
+def differences(view: str, rows: Rows, a: Rows, b: Rows) -> tuple[Counter[Any], Counter[Any]]:
+    """The rows that a view is missing, and its extra rows."""
+    expected, actual = Counter(EXPECTED[view](a, b)), Counter(tuple(row.values()) for row in rows)
+    return expected - actual, actual - expected

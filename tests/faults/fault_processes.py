@@ -1,4 +1,4 @@
-"""The processes of a fault run, and what their writers were told."""
+"""The child processes of a fault run, and the writes that were acknowledged to the writers."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from typing import Any, TypeVar
 import psutil
 
 HERE = Path(__file__).parent
-PATIENCE = 300.0  # seconds, after which something hangs: however busy the machine is
+PATIENCE = 300.0  # seconds; even on a busy machine, a longer wait means a hang
 
 T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], what: str, now: Callable[[], object] = str) -> T:
-    """Wait for a condition; what it gives when it holds. `now` tells how things stand if it never does."""
+    """Waits for a condition and returns its value. `now` describes the situation if it never holds."""
     end = time.monotonic() + PATIENCE
-    while not (found := condition()):
+    while not (value := condition()):
         assert time.monotonic() < end, f"waited for {what}: {now()}"
         time.sleep(0.02)
-    return found
+    return value
 
 
 class Child:
-    """A process that says lines of JSON, and its children."""
+    """A process that prints lines of JSON (`said`), and its child processes."""
 
     def __init__(self, log: Path, faults: Path, program: str, *arguments: object, **env: str) -> None:
         self.log, self.said, self._heard = log, [], []  # type: ignore[var-annotated]
@@ -64,7 +64,7 @@ class Child:
         return next(words for words in reversed(list(self.said)) if words[0] == word)
 
     def wait_for(self, word: str, count: int = 1) -> list[Any]:
-        """Wait until it has said something so often; what it said last."""
+        """Waits until the process has printed `count` lines that begin with `word`; returns the last of them."""
 
         def heard() -> bool:
             assert self.alive or self.count(word) >= count, f"{self.process.args} ended: {self.log.read_text()[-3000:]}"
@@ -96,12 +96,12 @@ class Child:
         return [p for p in self.children() if "java" in _command(p).split(" ")[0] and word in _command(p)]
 
     def kill(self) -> int:
-        """SIGKILL for the process alone; its children find out."""
+        """Sends SIGKILL to the process only. Its children must notice by themselves."""
         self.process.kill()
         return self.ended()
 
     def ended(self) -> int:
-        """Wait for its end; its exit code. All that it said has been heard then."""
+        """Waits until the process has ended and all of its output was read; returns its exit code."""
         code = self.process.wait(PATIENCE)
         self._listener.join(PATIENCE)
         for pipe in (self.process.stdin, self.process.stdout):
@@ -111,7 +111,7 @@ class Child:
         return code
 
     def end(self) -> None:
-        """Kill it with all its children."""
+        """Kills the process and all its children."""
         children = self.children()
         self.kill()
         for child in children:
@@ -130,7 +130,10 @@ Rows = dict[str, dict[int, Any]]
 
 
 class Writer(Child):
-    """A writer, and the rows it was told are written; of its last write, if it was told nothing, nobody knows."""
+    """A writer process, and the rows whose writes were acknowledged to it.
+
+    `pending` is a write without an acknowledgement; it may or may not have been committed.
+    """
 
     def __init__(self, log: Path, faults: Path, store: Path, first: int, seed: int, rows: Rows) -> None:
         self.rows, self.pending, self.operations = rows, None, 0  # type: ignore[var-annotated]
@@ -153,12 +156,12 @@ class Writer(Child):
         self.tell(count)
 
     def applied(self) -> Rows:
-        """The rows if the pending write went through."""
-        rows = {name: dict(there) for name, there in self.rows.items()}
+        """The rows if the pending write was committed."""
+        rows = {name: dict(by_key) for name, by_key in self.rows.items()}
         match self.pending:
             case ["put", name, put]:
                 rows[name].update({row["id"]: row for row in put})
-            case ["delete", name, gone]:
-                for key in gone:
+            case ["delete", name, keys]:
+                for key in keys:
                     rows[name].pop(key, None)
         return rows

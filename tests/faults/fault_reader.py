@@ -1,4 +1,4 @@
-"""A process that reads views again and again: it must see states that the tables had, each newer than the last.
+"""A process that reads views repeatedly. It must see only states that the tables had, and never an older one.
 
 python fault_reader.py STORE
 """
@@ -15,7 +15,7 @@ import tailrace as tr
 
 
 def end_with_the_test() -> None:
-    """End when the test does that started this process, however that ended."""
+    """Ends this process when the test that started it ends, whatever the reason."""
     sys.stdin.read()
     os._exit(1)
 

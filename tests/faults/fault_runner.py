@@ -1,4 +1,4 @@
-"""A process that runs epochs, as `tailrace run` does, and goes on after an epoch that failed.
+"""A process that runs epochs like `tailrace run`, but continues after a failed epoch.
 
 python fault_runner.py STORE SMALL CHUNK MASTER
 """
@@ -18,7 +18,7 @@ from tailrace.epochs.model import Epoch
 from tailrace.errors import TailraceError
 from tailrace.spark.session import running, session
 
-LOST = 3  # how it ends when Spark is lost
+LOST = 3  # the exit code if Spark is lost
 
 
 def say(*words: Any) -> None:
@@ -26,7 +26,7 @@ def say(*words: Any) -> None:
 
 
 def end_with_the_test() -> None:
-    """End when the test does that started this process, however that ended."""
+    """Ends this process when the test that started it ends, whatever the reason."""
     sys.stdin.read()
     os._exit(1)
 
@@ -39,7 +39,7 @@ def main(path: str, small: str, chunk: str, master: str) -> int:
         db._epochs.small, db._builder.chunk = int(small), int(chunk)
 
         def done(epoch: Epoch) -> None:
-            db._epochs.overhead = rng.choice([-(10**9), 10**9])  # for views that may be recomputed: always, or never
+            db._epochs.overhead = rng.choice([-(10**9), 10**9])  # views with policy `auto`: recompute always, or never
             say("epoch", epoch.number, epoch.cut.transaction)
 
         say("ready")

@@ -1,8 +1,9 @@
-"""A process that writes: as many transactions as each line it reads says, and what it did before and after each.
+"""A process that writes transactions. Each input line is a number of transactions; each is logged before and after it.
 
     python fault_writer.py STORE FIRST SEED
 
-Its keys are from FIRST on, its own. Rows come and go in pairs whose values add up to zero, and no value comes twice.
+The writer owns the keys from FIRST on. Rows are put and deleted in pairs whose values add up to zero. Values are
+random and so large that none repeats.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ def changes(first: int, rng: random.Random) -> Iterator[tuple[str, str, list[Any
 
 def main(path: str, first: str, seed: str) -> None:
     with tr.open(path, create=False) as db:
-        coming = changes(int(first), random.Random(int(seed)))
+        upcoming = changes(int(first), random.Random(int(seed)))
         say("ready")
         for line in sys.stdin:
             for _ in range(int(line)):
-                what, name, rows = next(coming)
+                what, name, rows = next(upcoming)
                 table = db.table(name)
                 say(what, name, rows)
                 try:

@@ -1,4 +1,4 @@
-"""Executors that die, and slow tasks of which Spark runs a second copy: on a cluster of two workers."""
+"""Killed executors and speculative copies of slow tasks, on a cluster of two workers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def test_a_killed_executor(bench: Bench, point: str) -> None:
     bench.write(random.Random(point))
     executor_of(bench.wait_until_met(point)).kill()
     recovered(bench, f"executor killed at {point}")
-    assert not bench.runner.count("failed"), bench.runner.last("failed")  # Spark ran the task again elsewhere
+    assert not bench.runner.count("failed"), bench.runner.last(
+        "failed"
+    )  # because Spark retried the task on another executor
 
 
 def test_a_slow_task_is_overtaken_by_its_copy(bench: Bench) -> None:

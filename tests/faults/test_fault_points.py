@@ -1,4 +1,4 @@
-"""Fault points by themselves: free without faults, met once by all processes together, and all of them listed."""
+"""Fault points: they do nothing without faults, a fault strikes once across all processes, and all are documented."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def test_a_point_does_nothing() -> None:
 
 
 def test_all_points_are_listed() -> None:
-    there = {n for p in PACKAGE.rglob("*.py") for n in re.findall(r'faults\.point\("([^"]+)"\)', p.read_text())}
-    listed = set(re.findall(r"^\| ([a-z]+\.[a-z]+) ", faults.__doc__ or "", re.MULTILINE))
-    assert there == listed
+    used = {n for p in PACKAGE.rglob("*.py") for n in re.findall(r'faults\.point\("([^"]+)"\)', p.read_text())}
+    documented = set(re.findall(r"^\| ([a-z]+\.[a-z]+) ", faults.__doc__ or "", re.MULTILINE))
+    assert used == documented
 
 
 def passing(directory: Path, times: int) -> int:
-    """How a process ends that passes a point so often."""
+    """The exit code of a process that passes a point this many times."""
     script = f"from tailrace import faults\nfor _ in range({times}): faults.point('task.apply')"
     env = {**os.environ, "TAILRACE_FAULTS": str(directory), "PYTHONPATH": str(PACKAGE.parent)}
     return subprocess.run([sys.executable, "-c", script], env=env, stderr=subprocess.DEVNULL).returncode

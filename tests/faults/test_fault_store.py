@@ -1,4 +1,4 @@
-"""The store under faults that need no job: damage, disks that may not be written, clocks, stores half made."""
+"""Store faults that need no Spark job: damage, read-only directories, clock jumps, half-created stores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def nothing(store: Store) -> Cut:
 
 
 def test_no_damage_to_a_log_entry_goes_unseen(db: tr.Database) -> None:
-    """Every bit of it, its header too: an entry that seems to be of another table would be left out of the epoch."""
+    """Every byte is covered, the header too: an entry with a wrong table id would be missing from the epoch."""
     db.table("a").put({"id": 1, "v": 2})
     store = db._store
     with store._base.read() as txn, txn.cursor(store._log) as cursor:
@@ -52,7 +52,7 @@ def test_no_damage_to_a_log_entry_goes_unseen(db: tr.Database) -> None:
 
 
 def test_rows_at_a_cut_whose_log_is_gone(db: tr.Database) -> None:
-    """A task that was left behind must not take the rows of today for those of its cut."""
+    """A late task must not mistake the current rows for the rows at its cut."""
     table, store = db.table("a"), db._store
     table.put_many([{"id": i, "v": i} for i in range(10)])
     then = store.newest_cut()
@@ -89,7 +89,7 @@ def test_without_a_damaged_entry_all_goes_on(tmp_path: Path, spark: SparkSession
 
 
 def _obey_permissions() -> None:
-    """Make a process of root's as bound to the modes of files as everybody else's."""
+    """Makes file permissions apply to a process of root as well."""
     if os.geteuid() == 0:
         for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
             assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0
@@ -127,9 +127,9 @@ def test_a_read_only_directory_is_named(tmp_path: Path, script: str) -> None:
     with read_only(path):
         command = [sys.executable, "-c", text, str(path)]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        said = subprocess.run(command, env=env, capture_output=True, text=True, preexec_fn=_obey_permissions)
-    assert said.returncode == 1
-    assert "tailrace.errors.ReadOnly: " in said.stderr, said.stderr
+        result = subprocess.run(command, env=env, capture_output=True, text=True, preexec_fn=_obey_permissions)
+    assert result.returncode == 1
+    assert "tailrace.errors.ReadOnly: " in result.stderr, result.stderr
     with tr.open(path) as db:
         assert db.table("a").get(7) == {"id": 7, "v": 8}
         db.table("a").put({"id": 1, "v": 1})
@@ -162,16 +162,16 @@ def test_a_clock_that_jumps(tmp_path: Path, spark: SparkSession, monkeypatch: py
 
 
 def test_a_killed_writer_lets_the_next_one_write(tmp_path: Path) -> None:
-    """LMDB's lock goes to whoever waits when its holder dies in the middle of a write."""
+    """If the holder of LMDB's lock dies in the middle of a write, the next writer gets the lock."""
     path, faults = tmp_path / "store", tmp_path / "faults"
     faults.mkdir()
     with tr.open(path, map_size=1 << 28) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
         script = "import sys, tailrace\ntailrace.open(sys.argv[1]).table('a').put({'id': 1, 'v': 1})"
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TAILRACE_FAULTS": str(faults)}
-        for point, found in [("write.commit", None), ("write.committed", {"id": 1, "v": 1})]:
+        for point, expected_row in [("write.commit", None), ("write.committed", {"id": 1, "v": 1})]:
             (faults / point).write_text("kill@1")
             ended = subprocess.run([sys.executable, "-c", script, str(path)], env=env)
             assert ended.returncode == -signal.SIGKILL
-            assert db.table("a").get(1) == found
+            assert db.table("a").get(1) == expected_row
             assert db.table("a").put({"id": 2, "v": 1}).operations == 1

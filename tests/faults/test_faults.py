@@ -1,8 +1,8 @@
-"""Faults of all kinds, at random: nothing that was acknowledged is lost, nothing is applied twice, every view is right,
-and what views showed all the while was strongly consistent.
+"""Random faults of all kinds: no acknowledged write is lost, none is applied twice, every view is right, and what views
+showed throughout was strongly consistent.
 
-`make test` has 20 of them, `make soak` 200 more. Each prints its seed and number; FAULTS_SEED=7 FAULTS_ONLY=12 with
-`python -m pytest tests/faults/test_faults.py -s` runs number 12 of seed 7 alone, FAULTS_SEED=8 others.
+`make test` runs 20 faults, `make soak` 200 more. Each prints its seed and number. FAULTS_SEED=7 FAULTS_ONLY=12
+`python -m pytest tests/faults/test_faults.py -s` runs only number 12 of seed 7; FAULTS_SEED=8 draws other faults.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import tailrace as tr
 
 SEED = int(os.environ.get("FAULTS_SEED", "7"))
 ONLY = os.environ.get("FAULTS_ONLY")
-LIMIT = 30 * 60.0  # seconds for ten faults, which take about five minutes beside ten others
-RECORDED = ("totals", "lonely")  # checking them costs a query for each epoch
+LIMIT = 30 * 60.0  # seconds for ten faults; they take about five minutes while ten others run in parallel
+RECORDED = ("totals", "lonely")  # only these, because checking costs a query per view and epoch
 SIZES = pytest.mark.parametrize(
     ("small", "master", "share"), [(50_000, "local[2]", 0), (-1, "local[2,4]", 1)], ids=["one-task", "all-shards"]
 )
 
 
 def drawn(seed: int, runs: int, share: int) -> list[tuple[int, Kind]]:
-    """Every second of so many faults: each kind once, then by their weights; with their numbers."""
+    """The faults with number % 2 == share, out of `runs` numbered ones: first each kind once, then by weight."""
     rng = random.Random(seed)
     kinds = rng.sample(KINDS, len(KINDS)) + rng.choices(KINDS, [kind.weight for kind in KINDS], k=runs)
     numbered = [(number, kind) for number, kind in enumerate(kinds[:runs]) if number % 2 == share]
@@ -46,7 +46,7 @@ def run(
     faults: list[tuple[int, Kind]],
     seed: int,
 ) -> None:
-    """Faults one after another against one store."""
+    """Runs faults one after another against one store."""
     if not faults:
         pytest.skip(f"fault {ONLY} is not one of these")
     history, (small, master) = path / "history.arrow", size

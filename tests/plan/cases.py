@@ -1,4 +1,4 @@
-"""Cases of `tests/fixtures/plan/*.sql`: blocks of a query and, after `=>`, the plan expected of it."""
+"""Reads `tests/fixtures/plan/*.sql`: blocks of a `--` title, a query and, after `=>`, the expected plan."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Case:
 
 
 def cases(name: str) -> list[Case]:
-    found = []
+    result = []
     for block in (FIXTURES / f"{name}.sql").read_text().split("\n\n"):
         lines = [line for line in block.splitlines() if line.strip()]
         title = " ".join(line[2:].strip() for line in lines if line.startswith("--"))
         sql = "\n".join(line for line in lines if not line.startswith(("--", "=>")))
         plan = "".join(line[2:].strip() for line in lines if line.startswith("=>"))
         if sql:
-            found.append(Case(title, sql, plan))
-    return found
+            result.append(Case(title, sql, plan))
+    return result

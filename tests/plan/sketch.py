@@ -1,6 +1,6 @@
-"""A store of tables and a typer for planner tests, without Spark and without a JVM.
+"""Tables and a typer for planner tests that run without Spark and without a JVM.
 
-`SketchTyper` knows types roughly, by sqlglot; whether Spark agrees is for the tests that have a Spark.
+`SketchTyper` derives approximate types with sqlglot. `test_meaning.py` checks plans with the types of Spark.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ def _annotated(tree: exp.Expression, columns: Sequence[Column]) -> str:
     for node in query.find_all(exp.Column):
         if not node.table:
             node.set("table", exp.to_identifier("r"))
-    found = annotate_types(query, schema=schema, dialect="spark").expressions[0].type
+    type_ = annotate_types(query, schema=schema, dialect="spark").expressions[0].type
     return (
-        found.sql("spark").lower().replace(", ", ",")
-        if found is not None and found.this != exp.DType.UNKNOWN
+        type_.sql("spark").lower().replace(", ", ",")
+        if type_ is not None and type_.this != exp.DType.UNKNOWN
         else "int"
     )
 

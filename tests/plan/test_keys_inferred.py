@@ -1,4 +1,4 @@
-"""The key of a view: what is unique in it, told from the plan alone."""
+"""Keys, placement, delta rules and arrangements, inferred from the plan alone."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def test_a_view_over_a_view_is_planned_with_it() -> None:
         ("select id + 1 as k from lines", None, (0,)),
         ("select day, cust, sum(price) as s from orders group by cust, day", (1, 0), (1, 0)),
         ("select sum(price) as s from orders", (), ()),
-        # rows arise by the join column, which is of the key: the view can stay there
+        # the join column, by which rows are placed, is part of the key: the view can keep this placement
         ("select l.id, l.line from lines l join orders o on o.id = l.id", (0,), (0,)),
-        # rows arise by a column that is not of the key: one key could be on two shards
+        # the join column is not part of the key: rows with the same key could be in two shards
         ("select o.id, o.cust, c.name from orders o join customers c on o.cust = c.cust", (1,), (0,)),
         ("select c.cust, o.id from orders o right join customers c on o.cust = c.cust", (0,), (0,)),
         ("select o.id, c.cust from orders o full join customers c on o.cust = c.cust", None, (0, 1)),

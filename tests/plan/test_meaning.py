@@ -1,4 +1,4 @@
-"""A plan means what Spark says its SQL means: as built, and after all rewrites."""
+"""Plans, as built and after all rewrites, return the same rows as Spark for the SQL."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ NESTED_ROWS = """
 
 
 def queries() -> list[str]:
-    found = []
+    sqls = []
     for path in QUERIES:
         text = "\n".join(line for line in path.read_text().splitlines() if not line.startswith("--"))
-        found += [q.strip() for q in text.split(";") if q.strip()]
-    return found
+        sqls += [q.strip() for q in text.split(";") if q.strip()]
+    return sqls
 
 
 @pytest.fixture(scope="module")
@@ -137,5 +137,5 @@ def _join(node: Join, left: DataFrame, right: DataFrame, spark: SparkSession) ->
     if node.condition is not None:
         width = len(node.left.columns)
         names = {i: f"l{i}" if i < width else f"r{i - width}" for i in refs(node.condition)}
-        met += " AND (" + re.sub(r"\b_(\d+)\b", lambda found: names[int(found[1])], node.condition) + ")"
+        met += " AND (" + re.sub(r"\b_(\d+)\b", lambda match: names[int(match[1])], node.condition) + ")"
     return _positional(spark.sql(f"SELECT * FROM l {node.kind.upper()} JOIN r ON {met}"))

@@ -1,4 +1,4 @@
-"""What names mean, and the errors when they mean nothing."""
+"""Name resolution, and the errors for unknown and ambiguous names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tailrace.plan.explain import compact
 
 
 @pytest.mark.parametrize(
-    ("sql", "kind", "name", "place", "hint"),
+    ("sql", "kind", "name", "location", "hint"),
     [
         ("select zz from t", "column", "zz", (1, 8), ""),
         ("select id,\n  prise from orders", "column", "prise", (2, 3), "price"),
@@ -31,32 +31,32 @@ from tailrace.plan.explain import compact
         ("select transform(xs, x -> y + 1) as z from nested", "column", "y", (1, 27), ""),
     ],
 )
-def test_unknown_names(sql: str, kind: str, name: str, place: tuple[int, int], hint: str) -> None:
+def test_unknown_names(sql: str, kind: str, name: str, location: tuple[int, int], hint: str) -> None:
     with pytest.raises(UnknownName) as caught:
         Sketch().build(sql)
     error = caught.value
-    assert (error.kind, error.name, (error.line, error.column)) == (kind, name, place)
+    assert (error.kind, error.name, (error.line, error.column)) == (kind, name, location)
     assert error.hint == (f"; did you mean {hint!r}?" if hint else "")
 
 
 @pytest.mark.parametrize(
-    ("sql", "says", "place"),
+    ("sql", "says", "location"),
     [
         ("select a from t, u", "ambiguous: it may be t.a or u.a", (1, 8)),
         ("select x from (select a as x, b as x from t) s", "ambiguous", (1, 8)),
-        ("select a as x, b as X from t", "two columns of the view are called 'X'", (1, 16)),
+        ("select a as x, b as X from t", "two columns of the view are named 'X'", (1, 16)),
         ("select * from t join u on t.a = u.a", "two columns of the view", (1, 1)),
         ("select b, c from t group by b", "column 'c' must be in GROUP BY", (1, 11)),
         ("select b, sum(a) + c as s from t group by b", "column 'c' must be in GROUP BY", (1, 20)),
         ("select b from t group by b having c = 'x'", "column 'c' must be in GROUP BY", (1, 35)),
         ("select sum(sum(a)) as s from t", "aggregate sum() inside aggregate sum()", (1, 12)),
-        ("select a from t where sum(a) > 1", "cannot stand in WHERE; use HAVING", (1, 23)),
-        ("select a from t join u on sum(t.a) = 1", "cannot stand in ON", (1, 27)),
+        ("select a from t where sum(a) > 1", "not allowed in WHERE; use HAVING", (1, 23)),
+        ("select a from t join u on sum(t.a) = 1", "not allowed in ON", (1, 27)),
         ("select a from t where b + 1", "WHERE needs a condition, not a value of type int", (1, 23)),
         ("select b, count(*) as n from t group by b having n", "HAVING needs a condition", (1, 50)),
         ("select b from t group by 3", "GROUP BY 3: the select list has 1 columns", (1, 26)),
-        ("select count(*) as n from t group by 1", "count() cannot be grouped by", (1, 8)),
-        ("select a from t union all select a, b from u", "UNION of 1 and 2 columns", (1, 27)),
+        ("select count(*) as n from t group by 1", "count() is not allowed in GROUP BY", (1, 8)),
+        ("select a from t union all select a, b from u", "UNION of queries with 1 and 2 columns", (1, 27)),
         ("select a, nofunc(a) as n from t", "UNRESOLVED_ROUTINE", (1, 11)),
         ("select sum(nofunc(a)) as n from t", "UNRESOLVED_ROUTINE", (1, 12)),
         ("select a from t where nofunc(a)", "UNRESOLVED_ROUTINE", (1, 23)),
@@ -66,11 +66,11 @@ def test_unknown_names(sql: str, kind: str, name: str, place: tuple[int, int], h
         ("select a as _weight from t", "'_weight'", (1, 8)),
     ],
 )
-def test_faults(sql: str, says: str, place: tuple[int, int]) -> None:
+def test_faults(sql: str, says: str, location: tuple[int, int]) -> None:
     with pytest.raises(SqlError) as caught:
         Sketch().build(sql)
     assert says in str(caught.value)
-    assert (caught.value.line, caught.value.column) == place
+    assert (caught.value.line, caught.value.column) == location
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.title) for c in cases("names")])

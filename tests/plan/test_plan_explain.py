@@ -41,10 +41,10 @@ def test_explain_tree() -> None:
 
 
 def test_explain_json_says_the_same_as_data() -> None:
-    found = explain_json("named", plans())
-    assert json.loads(json.dumps(found)) == found
-    assert found["key"] == ["id"]
-    join = found["plan"]["inputs"][0]
+    document = explain_json("named", plans())
+    assert json.loads(json.dumps(document)) == document
+    assert document["key"] == ["id"]
+    join = document["plan"]["inputs"][0]
     assert join["operator"] == "inner join"
     assert all(a["shared_with"] == ["again"] for a in join["arrangements"])
 

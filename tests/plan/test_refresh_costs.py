@@ -1,4 +1,4 @@
-"""The refresh policy: its words, the estimate behind `auto`, and what may be recomputed."""
+"""Refresh policies: syntax, the cost estimate of `auto`, and which queries may be recomputed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def summed(source: Scan | Join, function: str = "sum") -> Aggregate:
 
 
 def test_a_linear_view_costs_its_operations_twice() -> None:
-    found = estimate(A, {1: 10}, ROWS, overhead=5)
-    assert (found.deltas, found.recompute) == (20, 1005)
-    assert found.way.taken == "deltas"
+    costs = estimate(A, {1: 10}, ROWS, overhead=5)
+    assert (costs.deltas, costs.recompute) == (20, 1005)
+    assert costs.way.taken == "deltas"
 
 
 def test_operators_above_a_scan_add_to_its_cost() -> None:
@@ -31,8 +31,8 @@ def test_operators_above_a_scan_add_to_its_cost() -> None:
     assert estimate(summed(A, "min"), {1: 10}, ROWS, 0).deltas == 10 * 2 * (1 + 2)
     assert estimate(summed(A, "median"), {1: 10}, ROWS, 0).deltas == 10 * 2 * (1 + 8)
     both = summed(Join(A, B, "inner", (1,), (1,), (False,)))
-    found = estimate(both, {2: 10}, ROWS, 0)
-    assert (found.deltas, found.recompute) == (10 * 2 * (1 + 1 + 3), 1100 * 3)
+    costs = estimate(both, {2: 10}, ROWS, 0)
+    assert (costs.deltas, costs.recompute) == (10 * 2 * (1 + 1 + 3), 1100 * 3)
 
 
 def test_a_delta_that_touches_most_of_a_table_is_recomputed() -> None:
@@ -43,7 +43,7 @@ def test_a_delta_that_touches_most_of_a_table_is_recomputed() -> None:
 
 
 @pytest.mark.parametrize("policy", ["incremental", "auto", "full"])
-def test_the_policy_stands_in_the_statement(policy: str) -> None:
+def test_the_policy_is_an_option_of_the_statement(policy: str) -> None:
     (made,) = parse(f"CREATE MATERIALIZED VIEW v WITH (refresh = '{policy}') AS WITH q AS (SELECT 1) SELECT * FROM q")
     assert isinstance(made, CreateView)
     assert made.refresh == policy
@@ -60,7 +60,7 @@ def test_the_policy_stands_in_the_statement(policy: str) -> None:
         ("refresh = 'auto'", SyntaxFault),
     ],
 )
-def test_other_options_are_refused_with_their_place(option: str, error: type[Exception]) -> None:
+def test_other_options_are_refused_with_their_location(option: str, error: type[Exception]) -> None:
     with pytest.raises(error) as raised:
         parse(f"CREATE MATERIALIZED VIEW v WITH {option} AS SELECT 1 AS x")
     assert raised.value.line == 1  # type: ignore[attr-defined]
@@ -75,7 +75,7 @@ def test_other_options_are_refused_with_their_place(option: str, error: type[Exc
         "WITH q AS (SELECT * FROM a) SELECT sort_array(collect_list(g)) AS s FROM q, range(3)",
     ],
 )
-def test_what_the_tables_decide_may_be_recomputed(sql: str) -> None:
+def test_deterministic_queries_may_be_recomputed(sql: str) -> None:
     query = parse_query(sql)
     assert set(relations(query, {"a", "b"})) <= {"a", "b"}
     require_deterministic(query, {"id", "g", "x"})
@@ -92,7 +92,7 @@ def test_what_the_tables_decide_may_be_recomputed(sql: str) -> None:
         "SELECT * FROM a TABLESAMPLE (10 PERCENT)",
     ],
 )
-def test_what_they_do_not_decide_is_refused(sql: str) -> None:
+def test_nondeterministic_queries_are_refused(sql: str) -> None:
     with pytest.raises(Unsupported):
         require_deterministic(parse_query(sql), {"id", "g", "x"})
 

@@ -1,4 +1,4 @@
-"""SQL text to statements."""
+"""Parsing of SQL text into statements."""
 
 from __future__ import annotations
 
@@ -82,30 +82,30 @@ def test_other_statements() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "says", "place"),
+    ("sql", "says", "location"),
     [
         ("create table t (a int)", "no primary key", (1, 16)),
         ("create table t (a int primary key, A string)", "two columns named 'A'", (1, 36)),
         ("create table t (a int primary key, primary key (a))", "two primary keys", (1, 36)),
-        ("create table t (a int, primary key (b))", "'b' is no column of 't'", (1, 37)),
+        ("create table t (a int, primary key (b))", "'b' is not a column of 't'", (1, 37)),
         ("create table t (a int, primary key (a, a))", "names a column twice", (1, 16)),
         ("create table t (a decimal(39,2) primary key)", "1 <= p <= 38", (1, 19)),
         ("create table t (_weight int primary key)", "'_weight'", (1, 17)),
         (f"create table {'x' * 129} (a int primary key)", "129 characters", (1, 14)),
         (f"create table t ({'x' * 129} int primary key)", "129 characters", (1, 17)),
-        ("create table `` (a int primary key)", "needs a name", (1, 14)),
-        ("create table `a\0b` (a int primary key)", "without NUL", (1, 14)),
+        ("create table `` (a int primary key)", "must not be empty", (1, 14)),
+        ("create table `a\0b` (a int primary key)", "or contain NUL", (1, 14)),
     ],
 )
-def test_faults(sql: str, says: str, place: tuple[int, int]) -> None:
+def test_faults(sql: str, says: str, location: tuple[int, int]) -> None:
     with pytest.raises(SqlError) as caught:
         parse(sql)
     assert says in str(caught.value)
-    assert (caught.value.line, caught.value.column) == place
+    assert (caught.value.line, caught.value.column) == location
 
 
 @pytest.mark.parametrize(
-    ("sql", "construct", "place"),
+    ("sql", "construct", "location"),
     [
         ("create table t (a int primary key,\n b array<int>)", "type ARRAY<INT>", (2, 4)),
         ("create table t (a int primary key, b foo)", "type FOO", (1, 38)),
@@ -129,15 +129,15 @@ def test_faults(sql: str, says: str, place: tuple[int, int]) -> None:
         ("explain select 1", "EXPLAIN", (1, 1)),
     ],
 )
-def test_unsupported(sql: str, construct: str, place: tuple[int, int] | None) -> None:
+def test_unsupported(sql: str, construct: str, location: tuple[int, int] | None) -> None:
     with pytest.raises(Unsupported) as caught:
         parse(sql)
     assert caught.value.construct == construct
-    assert place is None or (caught.value.line, caught.value.column) == place
+    assert location is None or (caught.value.line, caught.value.column) == location
 
 
 @pytest.mark.parametrize(
-    ("sql", "place"),
+    ("sql", "location"),
     [
         ("foo bar", (1, 1)),
         ("drop table", (1, 11)),
@@ -156,10 +156,10 @@ def test_unsupported(sql: str, construct: str, place: tuple[int, int] | None) ->
         ("select `a from t", (1, 8)),
     ],
 )
-def test_syntax(sql: str, place: tuple[int, int]) -> None:
+def test_syntax(sql: str, location: tuple[int, int]) -> None:
     with pytest.raises(SyntaxFault) as caught:
         parse(sql)
-    assert (caught.value.line, caught.value.column) == place
+    assert (caught.value.line, caught.value.column) == location
     assert "\x1b" not in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""Subqueries in expressions: the joins they become."""
+"""Subqueries in expressions are planned as joins."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_tpch_joins_by_keys(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "message", "place"),
+    ("sql", "message", "location"),
     [
         ("select a, (select a, b from u where u.a = t.a) as x from t", "a scalar subquery has one column", (1, 12)),
         ("select a from t where b in (select a, b from u)", "1 values with a subquery of 2 columns", (1, 29)),
@@ -53,11 +53,11 @@ def test_tpch_joins_by_keys(path: Path) -> None:
         ("select a from t where (select max(b) from u)", "WHERE needs a condition", (1, 24)),
     ],
 )
-def test_mistakes(sql: str, message: str, place: tuple[int, int]) -> None:
+def test_mistakes(sql: str, message: str, location: tuple[int, int]) -> None:
     with pytest.raises(SqlError) as caught:
         Sketch().build(sql)
     assert message in str(caught.value)
-    assert (caught.value.line, caught.value.column) == place
+    assert (caught.value.line, caught.value.column) == location
 
 
 def test_equal_domains_are_one_state() -> None:

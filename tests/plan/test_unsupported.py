@@ -1,4 +1,4 @@
-"""What is not maintained is refused by name and place, never planned wrongly."""
+"""Unsupported SQL is refused with the construct's name and location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every expression that is compiled for Arrow has the type and the value that Spark gives it, bit for bit."""
+"""Every expression compiled to Arrow has the type and value that Spark gives it, bit for bit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tailrace.rules.arrow.compiled import Expression, compile
 from tailrace.spark.session import session
 from tailrace.types import Column, arrow, name
 
-PER_JOB = 100  # as many as Spark compiles into one class
+PER_JOB = 100  # expressions that Spark compiles into one class
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "expressions"
 
@@ -28,13 +28,15 @@ def texts(file: str) -> list[str]:
     return (FIXTURES / file).read_text().splitlines()
 
 
-def differences(spark: SparkSession, table: pa.Table, types: Mapping[str, str], wanted: Sequence[str]) -> list[str]:
-    """What Spark and Arrow see differently, of expressions that are all compiled."""
+def differences(
+    spark: SparkSession, table: pa.Table, types: Mapping[str, str], expressions: Sequence[str]
+) -> list[str]:
+    """Descriptions of the expressions whose type or values differ between Spark and Arrow."""
     ddl = ", ".join(f"`{c}` {t}" for c, t in types.items())
     frame = spark.createDataFrame(table, schema=ddl).coalesce(1)
     wrong = []
-    for start in range(0, len(wanted), PER_JOB):
-        part = wanted[start : start + PER_JOB]
+    for start in range(0, len(expressions), PER_JOB):
+        part = expressions[start : start + PER_JOB]
         answers = frame.selectExpr(*(f"{text} AS c{n}" for n, text in enumerate(part)))
         kinds = [field.dataType.simpleString() for field in answers.schema]
         expected = answers.toArrow()
@@ -44,29 +46,29 @@ def differences(spark: SparkSession, table: pa.Table, types: Mapping[str, str], 
             compiled = pickle.loads(pickle.dumps(compiled))
             if compiled.type != kinds[n]:
                 wrong.append(f"{text}: type {compiled.type}, Spark's {kinds[n]}")
-            elif said := difference(in_parts(compiled, table), expected.column(n), arrow(compiled.type)):
-                wrong.append(f"{text}: {said}")
+            elif detail := difference(in_parts(compiled, table), expected.column(n), arrow(compiled.type)):
+                wrong.append(f"{text}: {detail}")
     return wrong
 
 
 def in_parts(compiled: Expression, table: pa.Table) -> pa.ChunkedArray:
-    """A hundred rows at a time: how a decimal is worked out depends on the digits of its neighbours."""
+    """Evaluates 100 rows at a time, because the decimal algorithm depends on the digits of all rows in a batch."""
     parts = [compiled(table.slice(start, 100)) for start in range(0, len(table), 100)]
     return pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
 
 
-def difference(found: pa.ChunkedArray, expected: pa.ChunkedArray, kind: pa.DataType) -> str | None:
-    if found.type != kind or len(found) != len(expected):
-        return f"{found.type} of {len(found)} rows"
-    found.validate(full=True)
-    found, expected = found.combine_chunks(), expected.cast(kind).combine_chunks()
+def difference(actual: pa.ChunkedArray, expected: pa.ChunkedArray, kind: pa.DataType) -> str | None:
+    if actual.type != kind or len(actual) != len(expected):
+        return f"{actual.type} of {len(actual)} rows"
+    actual.validate(full=True)
+    actual, expected = actual.combine_chunks(), expected.cast(kind).combine_chunks()
     if pa.types.is_floating(kind):
-        same = np.array_equal(_bits(found), _bits(expected)) and found.is_null().equals(expected.is_null())
+        same = np.array_equal(_bits(actual), _bits(expected)) and actual.is_null().equals(expected.is_null())
     else:
-        same = found.equals(expected)
+        same = actual.equals(expected)
     if same:
         return None
-    pairs = zip(found.to_pylist(), expected.to_pylist(), strict=True)
+    pairs = zip(actual.to_pylist(), expected.to_pylist(), strict=True)
     row, pair = next((n, p) for n, p in enumerate(pairs) if repr(p[0]) != repr(p[1]))
     return f"row {row}: {pair[0]!r}, Spark's {pair[1]!r}"
 
@@ -78,39 +80,39 @@ def _bits(values: pa.Array) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def catalyst(spark: SparkSession) -> SparkSession:
-    """Spark as it is over rows of a store: expressions compiled, not folded into a table of constants."""
+    """A session that evaluates expressions over a local table as it does over stored rows, without constant folding."""
     ours = session(spark)
     ours.conf.set("spark.sql.optimizer.excludedRules", "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation")
     return ours
 
 
-def test_listed_expressions_are_as_in_spark(catalyst: SparkSession) -> None:
-    wanted = texts("compiled.sql")
-    refused = [t for t in wanted if compile(t, TYPES) is None]
+def test_listed_expressions_equal_spark(catalyst: SparkSession) -> None:
+    expressions = texts("compiled.sql")
+    refused = [t for t in expressions if compile(t, TYPES) is None]
     assert refused == []
-    assert differences(catalyst, rows(400, seed=1), TYPES, wanted) == []
+    assert differences(catalyst, rows(400, seed=1), TYPES, expressions) == []
 
 
-def test_random_expressions_are_as_in_spark(catalyst: SparkSession) -> None:
-    made = Texts(seed=2)
-    tried = [made.any() for _ in range(1500)]
-    wanted = list(dict.fromkeys(t for t in tried if compile(t, TYPES) is not None))
-    assert len(wanted) > 600
-    assert differences(catalyst, rows(200, seed=3), TYPES, wanted) == []
+def test_random_expressions_equal_spark(catalyst: SparkSession) -> None:
+    generator = Texts(seed=2)
+    candidates = [generator.any() for _ in range(1500)]
+    compiled = list(dict.fromkeys(t for t in candidates if compile(t, TYPES) is not None))
+    assert len(compiled) > 600
+    assert differences(catalyst, rows(200, seed=3), TYPES, compiled) == []
 
 
-def test_what_is_not_certain_is_left_to_spark() -> None:
+def test_uncertain_expressions_are_left_to_spark() -> None:
     assert [t for t in texts("left_to_spark.sql") if compile(t, TYPES) is not None] == []
 
 
 def aggregate() -> Aggregate:
-    """All calls that are kept by numbers, over columns of every type."""
+    """All aggregate calls maintained without a generic rule, over columns of every type."""
     scan = Scan("a", 1, tuple(COLUMNS), (0,), tuple(range(len(COLUMNS))))
     calls = [Call("count", (), False, "COUNT(*)", "bigint")]
-    for place, column in enumerate(COLUMNS):
+    for position, column in enumerate(COLUMNS):
         for function in ("sum", "avg", "min", "max", "count", "count_if"):
             kind = _answer_type(function, column.type)
-            call = Call(function, (place,), False, "", kind or "")
+            call = Call(function, (position,), False, "", kind or "")
             if kind is not None and rule(call, COLUMNS) != "generic":
                 calls.append(call)
     return Aggregate(scan, (), tuple(calls))
@@ -125,12 +127,12 @@ def _answer_type(function: str, kind: str) -> str | None:
         return None
     if kind.startswith("decimal"):
         p, s = (int(n) for n in kind[8:-1].split(","))
-        more = (10, 0) if function == "sum" else (4, 4)
-        return f"decimal({min(p + more[0], 38)},{min(s + more[1], 38)})"
+        extra = (10, 0) if function == "sum" else (4, 4)
+        return f"decimal({min(p + extra[0], 38)},{min(s + extra[1], 38)})"
     return "double" if function == "avg" or kind in ("float", "double") else "bigint"
 
 
-def test_what_aggregates_add_and_answer_is_as_in_spark(catalyst: SparkSession) -> None:
+def test_sums_and_answers_of_aggregates_equal_spark(catalyst: SparkSession) -> None:
     node = aggregate()
     slots, answers = plan_slots(node)
     types = {f"_{n}": c.type for n, c in enumerate(COLUMNS)} | {"_weight": "bigint"}
@@ -140,15 +142,15 @@ def test_what_aggregates_add_and_answer_is_as_in_spark(catalyst: SparkSession) -
     assert differences(catalyst, inputs, types, [c.sql for c in slots.sums]) == []
     stored = [Column("n", "bigint"), *(Column(f"s{n}", c.type) for n, c in enumerate(slots.sums))]
     stored += [Column(f"f{n}", "double") for n in range(len(slots.floats))]
-    for n, place in enumerate(slots.values):
-        stored += [Column(f"{end}{n}", COLUMNS[place].type) for end in ("lo", "hi")] + [Column(f"d{n}", "bigint")]
+    for n, position in enumerate(slots.values):
+        stored += [Column(f"{end}{n}", COLUMNS[position].type) for end in ("lo", "hi")] + [Column(f"d{n}", "bigint")]
     kinds = {c.name: c.type for c in stored}
     pairs = zip(answers, node.calls, strict=True)
     assert [a for a, call in pairs if compile(a, kinds, call.type) is None] == []
     assert differences(catalyst, values(stored, 200, seed=5), kinds, answers) == []
 
 
-def test_a_type_that_spark_does_not_give_is_refused() -> None:
+def test_an_expected_type_that_differs_from_spark_is_refused() -> None:
     assert compile("p + 1", TYPES, "decimal(13,2)") is not None
     assert compile("p + 1", TYPES, "decimal(14,2)") is None
 
@@ -159,8 +161,8 @@ def test_any_shape_of_rows() -> None:
     for text in texts("compiled.sql"):
         compiled = compile(text, TYPES)
         assert compiled is not None
-        whole, none = compiled(table), compiled(table.slice(0, 0))
-        assert (len(none), name(none.type)) == (0, compiled.type)
+        whole, empty = compiled(table), compiled(table.slice(0, 0))
+        assert (len(empty), name(empty.type)) == (0, compiled.type)
         assert difference(compiled(parts), whole, whole.type) is None, text
         batch = table.to_batches()[0].slice(9, 20)
         assert difference(pa.chunked_array([compiled(batch)]), whole.slice(9, 20), whole.type) is None, text

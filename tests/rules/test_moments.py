@@ -1,4 +1,4 @@
-"""Sums of squares are exact: equal to those of fractions, and gone when everything is taken back."""
+"""Sums of squares are exact: they equal sums of fractions, and return to zero when every row is deleted."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ ROWS = st.lists(st.tuples(st.integers(0, 2), st.floats(allow_nan=False, allow_in
 
 
 @given(ROWS)
-def test_moments_are_exact_and_can_be_taken_back(rows: list[tuple[int, float, int]]) -> None:
+def test_moments_are_exact_and_can_be_subtracted(rows: list[tuple[int, float, int]]) -> None:
     ids = np.array([r[0] for r in rows], dtype=np.int64)
     values = np.array([r[1] for r in rows], dtype=np.float64)
     weights = np.array([r[2] for r in rows], dtype=np.int64)
-    found = moments(ids, 3, values, weights)
-    for group, made in found.items():
+    by_group = moments(ids, 3, values, weights)
+    for group, group_moments in by_group.items():
         squares = sum((Fraction(v) ** 2 * w for g, v, w in rows if g == group), Fraction(0))
-        assert Fraction(made.squares, 1 << (2 * UNIT)) == squares
-        assert Moments.from_bytes(made.to_bytes()) == made
-    back = moments(ids, 3, values, -weights)
-    assert all(found[g] + back[g] == NONE for g in found)
+        assert Fraction(group_moments.squares, 1 << (2 * UNIT)) == squares
+        assert Moments.from_bytes(group_moments.to_bytes()) == group_moments
+    deleted = moments(ids, 3, values, -weights)
+    assert all(by_group[g] + deleted[g] == NONE for g in by_group)
 
 
-def test_spread_does_not_cancel_and_knows_what_is_no_number() -> None:
+def test_spread_loses_no_digits_and_handles_nan_and_infinity() -> None:
     def spread(*values: float) -> float:
         count = len(values)
         ids, ones = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Every clause of SQL that views may say equals recomputation after every epoch: set operations, generated rows,
+"""Views with every supported SQL clause equal recomputation after every epoch: set operations, generated rows,
 grouping sets, constants, PIVOT, joins under any condition, variances, and a broad sample of Spark's expressions."""
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ FAMILIES: dict[str, list[str]] = {
     ],
 }  # fmt: skip
 
-ONE_TASK, ALL_SHARDS = 50_000, -1  # operations up to which an epoch runs in one task
+ONE_TASK, ALL_SHARDS = 50_000, -1  # values of `small`: up to this many operations, an epoch runs in one task
 
 EXPRESSIONS = """
     SELECT id, date_trunc('MONTH', t) AS e1, t + INTERVAL 90 MINUTES AS e2, d - INTERVAL '1' MONTH AS e3,
@@ -164,14 +164,14 @@ def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
     database.close()
 
 
-def empty(model: Model) -> None:
+def delete_all(model: Model) -> None:
     for name in "ace":
         model.delete(name, [k if len(k) > 1 else k[0] for k in model.tables[name]])
 
 
 @pytest.mark.parametrize("family", list(FAMILIES))
 def test_oracle_clauses(db: tr.Database, family: str) -> None:
-    """Views are built, and epochs run, by turns in one task and in one task per shard."""
+    """Builds and epochs alternate between one task for all shards and one task per shard."""
     rng = random.Random(family)
     model = Model(db)
     for _ in range(6):
@@ -185,14 +185,14 @@ def test_oracle_clauses(db: tr.Database, family: str) -> None:
         db._epochs.small = small
         db.refresh()
         model.check()
-    empty(model)
+    delete_all(model)
     db._epochs.small = ONE_TASK
     db.refresh()
     model.check()
 
 
 def test_views_of_empty_tables_and_first_rows(db: tr.Database) -> None:
-    """What a clause gives over nothing: constants, the grand total, no row of a ROLLUP."""
+    """Over empty tables: constants have rows, a grand total has one row, ROLLUP groups have none."""
     model = Model(db)
     for number, sql in enumerate((*FAMILIES["grouping-sets"][:6], *FAMILIES["constants"][:2], *FAMILIES["pivot"][:3])):
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
@@ -200,7 +200,7 @@ def test_views_of_empty_tables_and_first_rows(db: tr.Database) -> None:
     model.put("a", [{"id": 1, **random_row(random.Random(1))}])
     db.refresh()
     model.check()
-    empty(model)
+    delete_all(model)
     db.refresh()
     model.check()
 
@@ -234,7 +234,7 @@ def test_a_view_over_a_view_shares_the_join_with_its_condition(db: tr.Database) 
     model.check()
 
 
-def test_variance_keeps_no_trace_of_what_came_and_went(db: tr.Database) -> None:
+def test_variance_is_exact_after_extreme_values_are_deleted(db: tr.Database) -> None:
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT var_pop(x) AS v, stddev(x) AS s FROM a")
     table = db.table("a")
     table.put_many([{"id": i, "x": 0.1 * i} for i in range(4)])

@@ -1,4 +1,4 @@
-"""Corners that once were wrong: each is a small story that ends in a comparison with recomputation."""
+"""Corner cases that were wrong once; most tests end in a comparison with recomputation."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_global_aggregate_over_one_group_built_by_many_tasks(db: tr.Database) ->
     model.check()
 
 
-def test_a_later_view_takes_the_answer_that_stands(db: tr.Database) -> None:
+def test_a_later_view_uses_the_stored_answer_of_an_aggregate(db: tr.Database) -> None:
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT x, max_by(s, f) AS best FROM t GROUP BY x")
     db.table("t").put({"id": 5, "x": 1, "s": "late", "f": 9.0})
     db.refresh()
@@ -140,7 +140,7 @@ def test_updates_of_one_key_keep_their_order(db: tr.Database) -> None:
     assert db.table("t").get(1) == {"id": 1, "x": 3, "s": "b", "f": None}
 
 
-def test_handles_of_what_was_dropped_say_so(db: tr.Database) -> None:
+def test_handles_of_dropped_tables_and_views_raise_unknown_name(db: tr.Database) -> None:
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT y FROM u")
     table, view = db.table("u"), db.view("v")
     db.sql("DROP VIEW v; DROP TABLE u; CREATE TABLE u (id INT PRIMARY KEY, y INT)")
@@ -149,7 +149,7 @@ def test_handles_of_what_was_dropped_say_so(db: tr.Database) -> None:
             use()
 
 
-def test_a_store_made_anew_at_the_same_path(tmp_path: Path, spark: Any) -> None:
+def test_a_store_created_again_at_the_same_path(tmp_path: Path, spark: Any) -> None:
     for value in (1, 2):
         with tr.open(tmp_path / "again", spark=spark, map_size=1 << 28) as db:
             db.sql("CREATE TABLE t (id INT PRIMARY KEY, x INT); CREATE MATERIALIZED VIEW v AS SELECT id, x FROM t")
@@ -171,7 +171,7 @@ def test_map_size_can_be_raised(tmp_path: Path, spark: Any) -> None:
         assert db.table("t").put_many(rows).operations == 10_000
 
 
-def test_generic_aggregate_of_one_group_stands_when_nothing_reaches_it(db: tr.Database) -> None:
+def test_a_generic_global_aggregate_is_kept_when_no_change_reaches_it(db: tr.Database) -> None:
     db.sql("CREATE TABLE few (id INT PRIMARY KEY, x INT)")
     db.sql("CREATE MATERIALIZED VIEW mid AS SELECT median(x) AS m FROM few WHERE x > 100")
     db.table("few").put({"id": 1, "x": 200})

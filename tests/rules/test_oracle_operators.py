@@ -1,4 +1,4 @@
-"""Every operator equals recomputation after every epoch, whatever the operations and wherever epochs fall."""
+"""Views with every operator equal recomputation after every epoch of random operations."""
 
 from __future__ import annotations
 

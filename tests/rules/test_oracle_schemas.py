@@ -1,4 +1,4 @@
-"""Random schemas, data and operations: views equal recomputation, and where epochs fall changes nothing."""
+"""Random schemas, data and operations: views equal recomputation, and one epoch gives the same rows as many."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Schema:
         ]
 
 
-def normal(key: tuple[Any, ...]) -> tuple[Any, ...]:
+def normalize_zeros(key: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(0.0 if v == 0 and isinstance(v, float) else v for v in key)
 
 
@@ -84,17 +84,19 @@ def scenario(seed: int) -> tuple[Schema, list[str], list[tuple[str, Any]]]:
     return schema, schema.views(rng), operations
 
 
-def play(db: tr.Database, schema: Schema, views: list[str], operations: list[tuple[str, Any]], stops: bool) -> None:
+def play(db: tr.Database, schema: Schema, views: list[str], operations: list[tuple[str, Any]], refreshes: bool) -> None:
     db.sql(schema.ddl("t"))
     for number, sql in enumerate(views):
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
     model = Model(db)
     for kind, what in operations:
         if kind == "put":
-            model.put("t", [{k: normal((v,))[0] if k in schema.key else v for k, v in row.items()} for row in what])
+            model.put(
+                "t", [{k: normalize_zeros((v,))[0] if k in schema.key else v for k, v in row.items()} for row in what]
+            )
         elif kind == "delete":
-            model.delete("t", [normal(key) for key in what])
-        elif stops:
+            model.delete("t", [normalize_zeros(key) for key in what])
+        elif refreshes:
             db.refresh()
             model.check()
     db.refresh()
@@ -104,9 +106,9 @@ def play(db: tr.Database, schema: Schema, views: list[str], operations: list[tup
 @pytest.mark.parametrize("seed", range(4))
 def test_oracle_random_schemas(tmp_path: Path, spark: Any, seed: int) -> None:
     schema, views, operations = scenario(seed)
-    found = []
-    for name, stops in (("many", True), ("one", False)):
+    results = []
+    for name, refreshes in (("many", True), ("one", False)):
         with tr.open(tmp_path / name, spark=spark, map_size=1 << 30) as db:
-            play(db, schema, views, operations, stops)
-            found.append({v: multiset(db.view(v).scan()) for v in db.views()})
-    assert found[0] == found[1], "the same operations as many epochs and as one"
+            play(db, schema, views, operations, refreshes)
+            results.append({v: multiset(db.view(v).scan()) for v in db.views()})
+    assert results[0] == results[1], "the same operations as many epochs and as one"

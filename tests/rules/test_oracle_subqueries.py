@@ -101,7 +101,7 @@ def test_oracle_equals_recompute(db: tr.Database, family: str) -> None:
     model = Model(db)
     if family == "exists":
         db._epochs.small = -1  # a task for every shard
-    for _ in range(0 if family == "grouped" else 6):  # one begins with empty tables
+    for _ in range(0 if family == "grouped" else 6):  # "grouped" starts with empty tables
         random_step(rng, model, rng.choice("ace"), 12)
     for number, sql in enumerate(FAMILIES[family]):
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
@@ -111,7 +111,7 @@ def test_oracle_equals_recompute(db: tr.Database, family: str) -> None:
             random_step(rng, model, rng.choice(changed), 12)
         db.refresh()
         model.check()
-    for names in ("c", "ae"):  # subqueries without rows, then no rows at all
+    for names in ("c", "ae"):  # first the subqueries have no rows, then the outer tables too
         for name in names:
             model.delete(name, [k if len(k) > 1 else k[0] for k in model.tables[name]])
         db.refresh()

@@ -1,4 +1,4 @@
-"""Top-k and reading in order equal recomputation after every epoch."""
+"""Views with LIMIT and first-rows-per-group equal recomputation after every epoch; reads follow ORDER BY."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
 def test_oracle_equals_recompute(db: tr.Database, spread: bool) -> None:
     compare_all_along(db, VIEWS, random.Random(f"top{spread}"), "aac", spread=spread)
     for view in (db.view("v0"), db.view("v2"), db.view("v6"), db.view("v7"), db.view("v8"), db.view("v11")):
-        asked = db.query(view.sql).to_pylist()
-        found = view.scan().to_pylist()
-        assert [[plain(v) for v in r.values()] for r in found] == [[plain(v) for v in r.values()] for r in asked]
+        expected = db.query(view.sql).to_pylist()
+        actual = view.scan().to_pylist()
+        assert [[plain(v) for v in r.values()] for r in actual] == [[plain(v) for v in r.values()] for r in expected]
 
 
-def test_ties_that_sql_leaves_open_are_broken_alike_in_every_epoch(db: tr.Database) -> None:
+def test_ties_that_sql_leaves_open_are_broken_the_same_way_in_every_epoch(db: tr.Database) -> None:
     verify_all_along(db, TIES, random.Random("ties"), "aac")
 
 
-def test_an_order_is_kept_as_far_as_it_is_shown(db: tr.Database) -> None:
+def test_reads_follow_order_by_as_far_as_its_columns_are_in_the_view(db: tr.Database) -> None:
     db.table("a").put_many([{"id": i, "n": i % 3, "h": "zyx"[i % 3] * (i + 1)} for i in range(9)])
     db.sql("CREATE MATERIALIZED VIEW hidden AS SELECT id FROM a ORDER BY n, id")
     db.sql("CREATE MATERIALIZED VIEW part AS SELECT id, h FROM a ORDER BY length(h) DESC LIMIT 4")

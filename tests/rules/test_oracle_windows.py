@@ -1,4 +1,4 @@
-"""Window functions equal recomputation after every epoch; where SQL leaves ties open, they equal the plan's order."""
+"""Window functions equal recomputation after every epoch; ties that SQL leaves open follow the plan's order."""
 
 from __future__ import annotations
 
@@ -89,5 +89,5 @@ def test_oracle_equals_recompute(db: tr.Database, family: str, spread: bool) -> 
     compare_all_along(db, FAMILIES[family], random.Random(f"{family}{spread}"), "aac", spread=spread)
 
 
-def test_ties_that_sql_leaves_open_are_broken_alike_in_every_epoch(db: tr.Database) -> None:
+def test_ties_that_sql_leaves_open_are_broken_the_same_way_in_every_epoch(db: tr.Database) -> None:
     verify_all_along(db, TIES, random.Random("ties"), "aac")

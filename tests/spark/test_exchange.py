@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tailrace.codec.murmur import place
+from tailrace.codec.murmur import hash_buckets
 from tailrace.delta import SHARD, WEIGHT
 from tailrace.task import exchange
 from tailrace.task.exchange import PACKED, Pack, Unpack
@@ -38,8 +38,8 @@ def test_rows_arrive_at_the_task_of_their_shard(piece: int, monkeypatch: pytest.
         assert rows is not None
         shards = rows.column(SHARD).to_numpy()
         assert (shards % 4 == number).all()
-        assert (shards == place([rows.column("_0")], 8)).all()
-        wanted = ROWS.filter(pa.array(place([ROWS.column("_0")], 8) % 4 == number))
+        assert (shards == hash_buckets([rows.column("_0")], 8)).all()
+        wanted = ROWS.filter(pa.array(hash_buckets([ROWS.column("_0")], 8) % 4 == number))
         assert rows.drop_columns([SHARD]).to_pylist() == wanted.to_pylist()
         arrived += rows.num_rows
     assert arrived == ROWS.num_rows

@@ -1,4 +1,4 @@
-"""Bytes as an accident or an enemy leaves them: valid ones with bits flipped, cut short, run long, or none at all."""
+"""Hypothesis strategies for damaged bytes: valid bytes with flipped bits, truncated, extended, spliced, or random."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ crafted = settings(max_examples=300, deadline=None, derandomize=True, database=N
 
 @st.composite
 def damaged(draw: st.DrawFn, valid: Sequence[bytes]) -> bytes:
-    """One of the valid texts, damaged; now and then arbitrary bytes."""
+    """One of the `valid` byte strings, damaged; sometimes random bytes."""
     kind = draw(st.sampled_from(["flip", "flip", "flip", "set", "cut", "extend", "splice", "any"]))
     if kind == "any":
         return draw(st.binary(max_size=300))
@@ -40,7 +40,7 @@ def damaged(draw: st.DrawFn, valid: Sequence[bytes]) -> bytes:
 
 
 def survives(read: Callable[[], Any]) -> Any:
-    """What reading gives: a value, or an error that is ours. Any other fails the test by itself."""
+    """Returns what `read` returns, or the TailraceError it raises. Any other exception fails the test."""
     try:
         return read()
     except TailraceError as error:

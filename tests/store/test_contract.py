@@ -1,4 +1,4 @@
-"""What every store must do. A new implementation is added to `STORES` and must pass all of it."""
+"""The contract of a store. Add a new implementation to `STORES`; it must pass all tests here."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from tailrace.codec.schema import TableDef
 from tailrace.database.table import Table
 from tailrace.errors import (
+    BadPosition,
     BadValue,
     Corrupt,
     NewerFormat,
@@ -25,6 +26,7 @@ from tailrace.errors import (
     UnknownColumn,
 )
 from tailrace.store.base import Cut, Past, Store, Write
+from tailrace.store.documents import Kind
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import LmdbStore
 from tailrace.types import Column
@@ -56,9 +58,7 @@ def rows_at(store: Store, cut: Cut | None, table: TableDef = ITEMS) -> list[tupl
 
 def delta(store: Store, start: Cut, end: Cut, table: TableDef = ITEMS) -> list[tuple[Any, ...]]:
     everything = range(len(table.columns))
-    batches = (
-        b for n in range(store.nodes) for b in store.deltas(table, n, start.offsets[n], end.offsets[n], everything)
-    )
+    batches = (b for n in range(store.nodes) for b in store.deltas(table, n, start, end, everything))
     return sorted(tuple(row.values()) for b in batches for row in b.to_pylist())
 
 
@@ -85,7 +85,7 @@ def test_update_is_partial_and_needs_the_row(store: Store) -> None:
     assert store.newest_cut() == before
 
 
-def test_delete_passes_over_what_is_not_there(store: Store) -> None:
+def test_delete_ignores_missing_rows(store: Store) -> None:
     items = Table(store, ITEMS)
     items.put_many([{"id": i} for i in range(5)])
     assert items.delete_many([1, 3, 99]).operations == 2
@@ -121,7 +121,7 @@ def test_bad_rows_change_nothing(store: Store, row: dict[str, Any], error: type[
     assert (store.newest_cut(), rows_at(store, None)) == (before, [(1, "kept", None)])
 
 
-def test_deltas_hold_both_images(store: Store) -> None:
+def test_deltas_contain_before_and_after_images(store: Store) -> None:
     items = Table(store, ITEMS)
     start = store.newest_cut()
     items.put({"id": 1, "v": 1})
@@ -132,7 +132,7 @@ def test_deltas_hold_both_images(store: Store) -> None:
     assert store.touched(start, end) == {ITEMS.id: 3}
 
 
-def test_the_log_tells_what_each_transaction_did_to_which_table(store: Store) -> None:
+def test_history_lists_the_changes_of_each_transaction_by_table(store: Store) -> None:
     items, pairs = Table(store, ITEMS), Table(store, PAIRS)
     items.put({"id": 1, "v": 5})
     pairs.put({"a": "x", "b": 1})
@@ -142,14 +142,14 @@ def test_the_log_tells_what_each_transaction_did_to_which_table(store: Store) ->
     end = store.newest_cut()
     seen: list[tuple[Any, ...]] = []
     for node in range(store.nodes):
-        for number, table, found in store.history({1: ITEMS, 2: PAIRS}, node, start.offsets[node], end.offsets[node]):
-            seen += [(number, table.name, *row.values()) for row in found.to_pylist()]
+        for position, table, found in store.history({1: ITEMS, 2: PAIRS}, node, start, end):
+            seen += [(position.number, table.name, *row.values()) for row in found.to_pylist()]
     assert sorted(seen) == [
         (3, "items", 1, None, 5, -1),
         (3, "items", 1, None, 6, 1),
         (4, "pairs", "x", 1, None, -1),
     ]
-    assert not [found for n in range(store.nodes) for found in store.history({}, n, start.offsets[n], end.offsets[n])]
+    assert not [found for n in range(store.nodes) for found in store.history({}, n, start, end)]
 
 
 def test_tables_are_readable_at_any_cut_in_the_log(store: Store) -> None:
@@ -163,10 +163,10 @@ def test_tables_are_readable_at_any_cut_in_the_log(store: Store) -> None:
     assert [rows_at(store, cut) for cut in cuts] == states
 
 
-def test_a_table_is_walked_by_rows_and_by_bytes(store: Store) -> None:
+def test_step_is_limited_by_rows_and_by_bytes(store: Store) -> None:
     Table(store, ITEMS).put_many([{"id": i, "tag": "x" * (1000 if i < 50 else 10), "v": i} for i in range(100)])
     for node in range(store.nodes):
-        there = sum(b.num_rows for b in store.rows(ITEMS, node, None, [0]))
+        total = sum(b.num_rows for b in store.rows(ITEMS, node, None, [0]))
         for count, size in ((7, 1 << 30), (1000, 5_000), (1000, 1)):
             after, passed = b"", []
             while True:
@@ -178,11 +178,11 @@ def test_a_table_is_walked_by_rows_and_by_bytes(store: Store) -> None:
                 if key is None:
                     break
                 after = key
-            assert sum(passed) == there
-        assert store.step(ITEMS, node, b"", there, 1 << 30) == (None, there)
+            assert sum(passed) == total
+        assert store.step(ITEMS, node, b"", total, 1 << 30) == (None, total)
 
 
-def test_rows_are_found_by_key_at_any_cut_in_the_log(store: Store) -> None:
+def test_get_reads_rows_by_key_at_any_cut_in_the_log(store: Store) -> None:
     items = Table(store, ITEMS)
     cuts, states = [store.newest_cut()], [rows_at(store, None)]
     pasts = [Past(cuts[0])]
@@ -195,7 +195,7 @@ def test_rows_are_found_by_key_at_any_cut_in_the_log(store: Store) -> None:
         cuts.append(store.newest_cut())
         states.append(rows_at(store, None))
         pasts.append(Past(cuts[-1]))
-        for past, state in zip(pasts, states, strict=True):  # each is brought further and further
+        for past, state in zip(pasts, states, strict=True):  # a Past remembers changes between reads
             found = store.get(ITEMS, keys, past)
             decoded = ITEMS.rows.decode([found[k] for k in keys if k in found]).to_pylist()
             assert sorted(tuple(row.values()) for row in decoded) == state
@@ -215,7 +215,7 @@ def test_cuts_never_split_a_transaction(store: Store) -> None:
     assert cut == store.newest_cut()
 
 
-def test_trim_keeps_what_comes_after(store: Store) -> None:
+def test_trim_keeps_log_entries_after_the_cut(store: Store) -> None:
     items = Table(store, ITEMS)
     items.put_many([{"id": i, "v": 0} for i in range(10)])
     cut, rows = store.newest_cut(), rows_at(store, None)
@@ -228,10 +228,12 @@ def test_trim_keeps_what_comes_after(store: Store) -> None:
 
 
 def test_documents(store: Store) -> None:
-    store.change_documents({"a:1": {"x": 1}, "a:2": [2], "b": 3})
-    assert store.documents("a:") == {"a:1": {"x": 1}, "a:2": [2]}
-    store.change_documents({"a:1": None})
-    assert (store.document("a:1"), store.document("b")) == (None, 3)
+    many: Kind[dict[str, int]] = Kind("test:", dict[str, int])
+    one: Kind[int] = Kind("test", int)
+    store.change_documents({many.at(1): {"x": 1}, many.at(2): {}, one.name: 3})
+    assert store.documents(many) == {"1": {"x": 1}, "2": {}}
+    store.change_documents({many.at(1): None})
+    assert (store.document(many, 1), store.document(many, 2), store.document(one)) == (None, {}, 3)
 
 
 def entries(store: Store, epoch: int) -> dict[bytes, bytes]:
@@ -242,7 +244,7 @@ def entries(store: Store, epoch: int) -> dict[bytes, bytes]:
     return scanned
 
 
-def test_shards_go_back_to_every_epoch_that_is_kept(store: Store) -> None:
+def test_shards_are_readable_at_every_retained_epoch(store: Store) -> None:
     shard = store.shard(0)
     shard.apply(1, [Write.of(7, [b"a", b"b"], [b"1", b"1"], [None, None])], keep=0)
     shard.apply(2, [Write.of(7, [b"a", b"c"], [b"2", b"2"], [b"1", None])], keep=1)
@@ -255,7 +257,7 @@ def test_shards_go_back_to_every_epoch_that_is_kept(store: Store) -> None:
 
 
 def test_values_under_prefixes(store: Store) -> None:
-    """The same with later epochs laid over the entries as without."""
+    """The result at an epoch is the same before and after later epochs are applied."""
     shard = store.shard(0)
     keys = [b"a\x00", b"a\x01", b"ab", b"b", b"b\xff", b"c"]
     shard.apply(1, [Write.of(7, keys, keys, [None] * len(keys)), Write.of(8, [b"b"], [b"other"], [None])], 0)
@@ -279,7 +281,7 @@ def test_an_epoch_is_applied_once(store: Store) -> None:
     assert entries(store, 0) == {}
 
 
-def test_a_snapshot_tells_which_keys_later_epochs_changed(store: Store) -> None:
+def test_a_snapshot_lists_the_keys_that_later_epochs_changed(store: Store) -> None:
     shard = store.shard(0)
     shard.apply(1, [Write.of(7, [b"a", b"b"], [b"1", b"1"], [None, None])], keep=0)
     shard.apply(2, [Write.of(7, [b"c", b"a"], [b"2", None], [None, b"1"])], keep=0)
@@ -332,10 +334,10 @@ def test_long_keys(store: Store) -> None:
     assert rows_at(store, store.newest_cut(), texts) == rows_at(store, None, texts)
 
 
-# the embedded store's own troubles
+# Failures of the embedded store
 
 
-def test_a_full_map_says_so_and_keeps_what_was_there(tmp_path: Path) -> None:
+def test_a_full_map_raises_store_full_and_keeps_earlier_rows(tmp_path: Path) -> None:
     settings.create(tmp_path / "s", settings.Settings(map_size=1 << 20))
     store = LmdbStore(tmp_path / "s")
     items = Table(store, ITEMS)
@@ -347,7 +349,7 @@ def test_a_full_map_says_so_and_keeps_what_was_there(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_damaged_log_entry_is_named_and_not_read(tmp_path: Path) -> None:
+def test_a_damaged_log_entry_raises_corrupt_and_is_named(tmp_path: Path) -> None:
     settings.create(tmp_path / "s", settings.Settings(nodes=1, shards=1, map_size=1 << 26))
     store = LmdbStore(tmp_path / "s")
     start = store.newest_cut()
@@ -364,7 +366,7 @@ def test_a_damaged_log_entry_is_named_and_not_read(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_is_not_a_store(tmp_path: Path) -> None:
+def test_directories_that_are_not_readable_stores(tmp_path: Path) -> None:
     with pytest.raises(NotAStore):
         settings.read_settings(tmp_path / "absent")
     (tmp_path / "file").write_text("x")
@@ -386,3 +388,26 @@ def test_store_files_are_private(tmp_path: Path) -> None:
     for path in [tmp_path / "s", *(tmp_path / "s").rglob("*")]:
         assert path.stat().st_mode & 0o077 == 0, path
     store.close()
+
+
+def test_cuts_say_what_they_cover(store: Store) -> None:
+    items = Table(store, ITEMS)
+    before = store.newest_cut()
+    written = items.put({"id": 1, "tag": "x", "v": 5})
+    after = store.newest_cut()
+    assert before.is_before(after)
+    assert not after.is_before(after)
+    assert after.covers(written.position)
+    assert not before.covers(written.position)
+    assert after.covers(before.position)
+    assert store.written_after(before) is not None
+    assert store.written_after(after) is None
+
+
+def test_positions_are_those_that_writes_returned(store: Store) -> None:
+    written = Table(store, ITEMS).put({"id": 1, "tag": "x", "v": 5})
+    for given in (written, written.position, written.position.number):
+        assert store.position(given) == written.position
+    for wrong in (written.position.number + 1, -1, "1"):
+        with pytest.raises(BadPosition):
+            store.position(wrong)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Log entries, notes, undo records, marks and weights that are damaged: an error of ours, never another."""
+"""Damaged log entries, notes, undo records, marks and weights raise a TailraceError, never another exception."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_damaged_weights(entries: list[bytes]) -> None:
         survives(lambda entry=entry: weighted.weight_of(entry))
     olds = pa.array([None, *entries], pa.large_binary()).slice(1)
     rows, changes = pa.array([b"row"] * len(entries), pa.large_binary()), np.full(len(entries), -1)
-    changed = survives(lambda: weighted.changed(1, olds, rows, changes))
+    changed = survives(lambda: weighted.add_weights(1, olds, rows, changes))
     assert isinstance(changed, TailraceError) == isinstance(found, TailraceError)
 
 
@@ -109,7 +109,7 @@ def test_a_damaged_row(row: bytes) -> None:
         assert whole.where == "a row of table 'goods'"
 
 
-def test_a_date_that_python_has_not() -> None:
+def test_dates_outside_the_range_of_python() -> None:
     schema = pa.schema({"day": pa.date32(), "at": pa.timestamp("us")})
     codec = RowCodec(schema)
     for row in ({"day": 4_000_000}, {"day": -(2**31)}, {"at": 2**62}):
@@ -119,26 +119,26 @@ def test_a_date_that_python_has_not() -> None:
             codec.decode_one(codec.encode(batch)[0].as_py())
 
 
-# whole stores
+# Damage in a store on disk
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LmdbStore]:
     path: Path = tmp_path_factory.mktemp("crafted") / "store"
     create(path, Settings(nodes=1, shards=1, map_size=1 << 28, durable=False))
-    found = LmdbStore(path)
-    found.write([Change(TABLE, "put", BATCH)])
-    shard = found.shard(0)
+    opened = LmdbStore(path)
+    opened.write([Change(TABLE, "put", BATCH)])
+    shard = opened.shard(0)
     for epoch, step in ((1, 1), (2, 20), (3, 30)):
         keys = [b"%05d" % i for i in range(0, 4200, step)]
         shard.apply(epoch, [Write.of(5, keys, [b"new"] * len(keys), [b"old"] * len(keys))], 0)
-    yield found
-    found.close()
+    yield opened
+    opened.close()
 
 
 @contextmanager
 def replaced(environment: Any, database: str, key: bytes, value: bytes | None) -> Iterator[None]:
-    """A value on disk that is another inside the block."""
+    """Replaces a value on disk (None: deletes it) for the duration of the block."""
     db = environment.databases[database]
 
     def put(given: bytes | None) -> bytes | None:
@@ -213,7 +213,7 @@ def test_a_damaged_mark(store: LmdbStore, value: bytes) -> None:
     with replaced(store._shards[0][0], "marks", struct.pack(">I", 5), value or b"x"):
         found = survives(lambda: read_everything(store))
     assert found is None or isinstance(found, Corrupt | SnapshotGone)
-    assert time.monotonic() - began < 5  # a mark far in the future is not counted up to
+    assert time.monotonic() - began < 5  # no loop up to the epoch of a mark far in the future
 
 
 def test_an_undo_record_under_a_key_that_names_no_epoch(store: LmdbStore) -> None:
@@ -230,14 +230,14 @@ def test_a_damaged_log_or_note_on_disk(store: LmdbStore, data: st.DataObject) ->
     start, end = Cut(0, (0,)), Cut(1, (40,))
 
     def read() -> None:
-        list(store.deltas(TABLE, 0, 0, 40, range(7)))
+        list(store.deltas(TABLE, 0, Cut(0, (0,)), Cut(1, (40,)), range(7)))
         list(store.rows(TABLE, 0, start, range(7)))
 
     def look() -> None:
         store.touched(start, end)
         store.newest_cut()
         store.cut_after(start, 5)
-        store.written_at(0)
+        store.written_after(Cut(0, (0,) * store.nodes))
 
     with replaced(store._base, database, key, data.draw(damaged([valid])) or b"x"):
         survives(read)
@@ -246,10 +246,10 @@ def test_a_damaged_log_or_note_on_disk(store: LmdbStore, data: st.DataObject) ->
     read()
 
 
-def test_keys_that_are_too_short(store: LmdbStore) -> None:
+def test_log_and_transaction_keys_that_are_too_short(store: LmdbStore) -> None:
     for database, key in (("log", b"\0\0\0"), ("transactions", b"\xff\xff")):
         with replaced(store._base, database, key, b"x" * 24):
-            survives(lambda: list(store.deltas(TABLE, 0, 0, 40, range(7))))
+            survives(lambda: list(store.deltas(TABLE, 0, Cut(0, (0,)), Cut(1, (40,)), range(7))))
             survives(lambda: store.newest_cut())
 
 

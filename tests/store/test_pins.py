@@ -1,19 +1,22 @@
-"""Pins hold while their process lives, and not a moment longer."""
+"""A pin keeps its epoch until its block ends, its process dies, or its lease expires."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tailrace.store.base import Write
+from tailrace.store import leases
+from tailrace.store.base import Cut, Write
+from tailrace.store.commits import COMMITTED, Committed
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import LmdbStore
-from tailrace.store.pins import oldest_pinned, pinned, standing
+from tailrace.store.pins import PINS, Pin, PinDocument, oldest_pinned, pinned, standing
 from tailrace.store.processes import lives, me
 
 HOLDER = """
@@ -36,7 +39,7 @@ def store(tmp_path: Path) -> Iterator[LmdbStore]:
 
 
 def commit(store: LmdbStore, epoch: int) -> None:
-    store.change_documents({"committed": {"epoch": epoch, "cut": [epoch, [epoch] * store.nodes], "at": 0.0}})
+    store.change_documents({COMMITTED.name: Committed(epoch, Cut(epoch, (epoch,) * store.nodes), 0.0)})
 
 
 def test_the_oldest_pin_counts(store: LmdbStore) -> None:
@@ -52,7 +55,7 @@ def test_the_oldest_pin_counts(store: LmdbStore) -> None:
     assert standing(store) == []
 
 
-def test_a_pin_of_another_process_holds_until_that_is_killed(store: LmdbStore) -> None:
+def test_a_pin_of_another_process_lasts_until_that_process_is_killed(store: LmdbStore) -> None:
     commit(store, 3)
     command = [sys.executable, "-c", HOLDER, store.path]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
@@ -63,9 +66,9 @@ def test_a_pin_of_another_process_holds_until_that_is_killed(store: LmdbStore) -
         assert pin is not None
         assert (pin.epoch, standing(store)[0]["pid"]) == (3, other.pid)
         other.kill()
-        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # it is over, but still in the list of processes
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # dead, but still in the process table (a zombie)
         assert oldest_pinned(store) is None
-    assert store.documents("pin:") == {}
+    assert store.documents(PINS) == {}
 
 
 READER = """
@@ -80,7 +83,7 @@ with store.shard(0).at(0) as snapshot, store._base.read():
 """
 
 
-def test_a_reader_that_is_killed_does_not_keep_pages(store: LmdbStore) -> None:
+def test_a_killed_reader_does_not_keep_lmdb_pages(store: LmdbStore) -> None:
     environments = [store._base, store.shard(0)._env]
 
     def reading(pid: int) -> list[bool]:
@@ -98,8 +101,39 @@ def test_a_reader_that_is_killed_does_not_keep_pages(store: LmdbStore) -> None:
     assert reading(other.pid) == [False, False]
 
 
-def test_another_process_with_the_same_number_is_not_the_same(store: LmdbStore) -> None:
+def test_a_reused_process_id_is_another_process(store: LmdbStore) -> None:
     note = me()
-    assert lives(note)
-    assert not lives({**note, "started": note["started"] - 1})
-    assert lives({**note, "host": "elsewhere", "pid": 0})
+    assert lives(**note)
+    assert not lives(**{**note, "started": note["started"] - 1})
+    assert lives(**{**note, "host": "elsewhere", "pid": 0})
+
+
+def pin_of(host: str, expires: float | None) -> PinDocument:
+    return PinDocument(epoch=3, cut=Cut(3, (1, 2)), at=0.0, pid=1, host=host, expires=expires)
+
+
+def test_a_lease_of_another_host_counts_until_it_expires(store: LmdbStore) -> None:
+    store.change_documents({PINS.at("a"): pin_of("elsewhere", time.time() + 30)})
+    assert oldest_pinned(store) == Pin(3, Cut(3, (1, 2)))
+    store.change_documents({PINS.at("a"): pin_of("elsewhere", time.time() - 1)})
+    assert oldest_pinned(store) is None
+    assert store.documents(PINS) == {}, "an expired pin is removed"
+
+
+def test_a_lease_is_renewed_while_it_is_held(store: LmdbStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "RENEWAL", 0.01)
+    with pinned(store):
+        (first,) = store.documents(PINS).values()
+        deadline = time.monotonic() + 30
+        while next(iter(store.documents(PINS).values())).expires == first.expires:
+            assert time.monotonic() < deadline, "the lease was not renewed"
+            time.sleep(0.01)
+    assert store.documents(PINS) == {}
+
+
+def test_a_removed_lease_stays_removed(store: LmdbStore) -> None:
+    with pinned(store):
+        (key,) = store.documents(PINS)
+        store.change_documents({PINS.at(key): None})
+        leases.renew(store, PINS, key)
+        assert store.documents(PINS) == {}

@@ -1,4 +1,4 @@
-"""What a store makes is its owner's alone, whatever the umask."""
+"""Files and directories of a store are private to their owner, whatever the umask."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def modes(root: Path) -> dict[str, int]:
-    found = {str(root): stat.S_IMODE(root.stat().st_mode)}
+    by_path = {str(root): stat.S_IMODE(root.stat().st_mode)}
     for place, directories, files in os.walk(root):
         for name in (*directories, *files):
             path = Path(place) / name
-            found[str(path)] = stat.S_IMODE(path.stat().st_mode)
-    return found
+            by_path[str(path)] = stat.S_IMODE(path.stat().st_mode)
+    return by_path
 
 
 def use(path: Path) -> None:
-    """Make everything that a store makes."""
+    """Create every kind of file that a store creates."""
     with tr.open(path, nodes=1, shards=2, map_size=1 << 26) as db:
         db.sql("CREATE TABLE IF NOT EXISTS t (id BIGINT PRIMARY KEY)")
         db.table("t").put({"id": 1})
@@ -50,19 +50,19 @@ def use(path: Path) -> None:
 def test_directories_are_0700_and_files_0600(tmp_path: Path, umask: int) -> None:
     use(tmp_path / "store")
     use(tmp_path / "store")
-    found = modes(tmp_path / "store")
-    assert len(found) == 14
-    wrong = {p: oct(m) for p, m in found.items() if m != (0o700 if Path(p).is_dir() else 0o600)}
+    created = modes(tmp_path / "store")
+    assert len(created) == 14
+    wrong = {p: oct(m) for p, m in created.items() if m != (0o700 if Path(p).is_dir() else 0o600)}
     assert wrong == {}
 
 
-def test_an_empty_directory_that_others_can_look_into_is_closed(tmp_path: Path) -> None:
+def test_an_empty_directory_becomes_private_when_a_store_is_created_in_it(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir(mode=0o755)
     use(tmp_path / "store")
     assert stat.S_IMODE((tmp_path / "store").stat().st_mode) == 0o700
 
 
-def test_a_store_that_was_opened_to_others_on_purpose_stays_so(tmp_path: Path) -> None:
+def test_a_store_that_was_opened_to_others_on_purpose_stays_open(tmp_path: Path) -> None:
     use(tmp_path / "store")
     for path in map(Path, modes(tmp_path / "store")):
         path.chmod(0o770 if path.is_dir() else 0o660)
@@ -80,7 +80,9 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere").read_text() == "kept"
 
 
-def test_scratch_is_private_and_nobody_knows_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_java_wrapper_is_private_and_its_name_is_unpredictable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = os.umask(0)
     try:

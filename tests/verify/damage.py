@@ -1,4 +1,4 @@
-"""Damage done on purpose, through LMDB directly, to a store with tables a and b."""
+"""Helpers that damage a store with tables a and b on purpose, directly through LMDB."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VIEWS = {
 
 @contextmanager
 def store(path: Path, spark: Any, views: dict[str, str] = VIEWS) -> Iterator[tr.Database]:
-    """A store with views that have gone through some epochs."""
+    """A store with views after some epochs."""
     with tr.open(path, spark=spark, map_size=1 << 30) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT, x DOUBLE)")
         db.sql("CREATE TABLE b (id INT PRIMARY KEY, g INT, v INT, w INT)")
@@ -38,7 +38,7 @@ def store(path: Path, spark: Any, views: dict[str, str] = VIEWS) -> Iterator[tr.
 
 
 def write(db: tr.Database, seed: int, times: int = 3) -> None:
-    """Rows put and deleted, in all groups."""
+    """Puts and deletes rows in all groups."""
     rng = random.Random(seed)
     for _ in range(times):
         keys = rng.sample(range(60), 20)
@@ -55,7 +55,7 @@ def flip(value: bytes, at: int = -1) -> bytes:
 
 
 def entry(db: tr.Database, state: int, change: Change, database: str = "data", number: int = 0) -> int:
-    """Change an entry of a state, the `number`-th of the first shard that has so many; that shard."""
+    """Changes the `number`-th entry of a state in the first shard that has that many; returns the shard."""
     for index in range(db._store.shards):
         environment = db._store.shard(index).environment
         named = environment.databases[database]
@@ -71,22 +71,22 @@ def entry(db: tr.Database, state: int, change: Change, database: str = "data", n
 
 def undos(db: tr.Database, state: int) -> dict[int, dict[bytes, bytes]]:
     """The undo records of a state, by shard."""
-    found = {}
+    records = {}
     for index in range(db._store.shards):
         environment = db._store.shard(index).environment
         with environment.read() as txn, txn.cursor(environment.databases["undo"]) as cursor:
-            found[index] = {bytes(k): bytes(v) for k, v in cursor if bytes(k)[:4] == state.to_bytes(4)}
-    return found
+            records[index] = {bytes(k): bytes(v) for k, v in cursor if bytes(k)[:4] == state.to_bytes(4)}
+    return records
 
 
 def marks(db: tr.Database, state: int) -> dict[int, bytes]:
     """The marks of a state, by shard."""
-    found = {}
+    marks_by_shard = {}
     for index in range(db._store.shards):
         environment = db._store.shard(index).environment
         with environment.read() as txn:
-            found[index] = bytes(txn.get(state.to_bytes(4), db=environment.databases["marks"]) or b"")
-    return found
+            marks_by_shard[index] = bytes(txn.get(state.to_bytes(4), db=environment.databases["marks"]) or b"")
+    return marks_by_shard
 
 
 def put(db: tr.Database, shard: int, database: str, key: bytes, value: bytes) -> None:
@@ -96,27 +96,27 @@ def put(db: tr.Database, shard: int, database: str, key: bytes, value: bytes) ->
 
 
 def log_entry(db: tr.Database, node: int, change: Change, number: int = 0) -> int:
-    """Change an entry of a node's log that views have not behind them; its offset."""
+    """Changes an entry of a node's log that no epoch has applied yet; returns its offset."""
     done = db.status().cut[node]
     environment = db._store._base
     named = environment.databases["log"]
     with environment.write() as txn:
         with txn.cursor(named) as cursor:
             keys = [bytes(k) for k, _ in cursor.iternext()]
-        waiting = [k for k in keys if offset_of(k)[0] == node and offset_of(k)[1] >= done]
-        _change(txn, named, waiting[number], change)
-        return offset_of(waiting[number])[1]
+        unapplied = [k for k in keys if offset_of(k)[0] == node and offset_of(k)[1] >= done]
+        _change(txn, named, unapplied[number], change)
+        return offset_of(unapplied[number])[1]
 
 
 def base(db: tr.Database, database: str, key: bytes | None, change: Change) -> None:
-    """Change an entry of the base environment, the first from a key on, or the last if none is given."""
+    """Changes an entry of the base environment: the first at or after `key`, or the last one if `key` is None."""
     environment = db._store._base
     named = environment.databases[database]
     with environment.write() as txn:
         with txn.cursor(named) as cursor:
             assert cursor.last() if key is None else cursor.set_range(key)
-            found = bytes(cursor.key())
-        _change(txn, named, found, change)
+            found_key = bytes(cursor.key())
+        _change(txn, named, found_key, change)
 
 
 def _change(txn: Any, named: Any, key: bytes, change: Change) -> None:
@@ -132,12 +132,12 @@ def state_of(db: tr.Database, view: str) -> int:
 
 
 def told(findings: tuple[Finding, ...] | list[Finding]) -> dict[tuple[str, str], int]:
-    """What was found where, and how often."""
+    """The count of each finding, by place and kind."""
     return {(f.where, f.kind): f.count for f in findings}
 
 
 def goes_on(db: tr.Database, seed: int) -> None:
-    """Further epochs are right, and nothing is wrong after them."""
+    """Runs further epochs and asserts that an audit then finds nothing."""
     for n in range(2):
         write(db, seed + n)
         db.refresh()

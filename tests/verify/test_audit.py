@@ -14,7 +14,7 @@ from damage import entry, flip, goes_on, state_of, told, write
 
 import tailrace as tr
 from tailrace.catalog import construction
-from tailrace.epochs.expected import Rebuild
+from tailrace.epochs.expected import ExpectedStates
 from tailrace.errors import BadKey
 
 EVERY_KIND = {
@@ -66,13 +66,13 @@ def test_large_tables_are_taken_in_chunk_by_chunk(db: tr.Database, monkeypatch: 
     monkeypatch.setattr(construction, "AT_ONCE", 0)
     monkeypatch.setattr(construction, "CHUNK", 15)
     chunks: list[int] = []
-    step = Rebuild._in_chunks
+    step = ExpectedStates._in_chunks
 
-    def counted(self: Rebuild, *args: Any) -> int:
+    def counted(self: ExpectedStates, *args: Any) -> int:
         chunks.append(step(self, *args))
         return chunks[-1]
 
-    monkeypatch.setattr(Rebuild, "_in_chunks", counted)
+    monkeypatch.setattr(ExpectedStates, "_in_chunks", counted)
     assert db.audit().ok
     assert chunks[0] > 4
     entry(db, state_of(db, "bag"), lambda v: flip(v, 0))

@@ -1,4 +1,4 @@
-"""What the checker says about histories made by hand: certificates, snapshots, bounds, witnesses, broken input."""
+"""The checker on hand-made histories: certificates, snapshots, bounds, witnesses, invalid input."""
 
 from __future__ import annotations
 
@@ -45,72 +45,72 @@ def states(changes: Sequence[dict[Any, Any]], cuts: Sequence[int]) -> list[ViewS
     return [ViewState(c, cut, epoch) for epoch, (c, cut) in enumerate(zip(changes, cuts, strict=True))]
 
 
-def judged(changes: Sequence[dict[Any, Any]], cuts: Sequence[int]) -> ViewVerdict:
+def judge(changes: Sequence[dict[Any, Any]], cuts: Sequence[int]) -> ViewVerdict:
     return check(TRANSFERS, [ViewHistory("total", states(changes, cuts))], VIEWS).views["total"]
 
 
 class TestCertificates:
     def test_every_transaction_shown_is_complete(self) -> None:
-        assert judged(RIGHT, [0, 1, 2, 3]).level == Level.COMPLETE
+        assert judge(RIGHT, [0, 1, 2, 3]).level == Level.COMPLETE
 
     def test_transactions_taken_together_are_strong(self) -> None:
-        found = judged([{"all": 100}, {}, {"all": 105}], [0, 2, 3])
-        assert found.level == Level.STRONG
-        assert [str(w) for w in found.witnesses] == [
-            "view total: not completely consistent\n  no state is the view at transaction 1"
+        verdict = judge([{"all": 100}, {}, {"all": 105}], [0, 2, 3])
+        assert verdict.level == Level.STRONG
+        assert [str(w) for w in verdict.witnesses] == [
+            "view total: not completely consistent\n  no state shows the view right after transaction 1"
         ]
 
-    def test_cuts_after_the_last_change_and_before_the_first_are_good(self) -> None:
-        assert judged([{"all": 100}, {"all": 105}], [-7, 900]).level == Level.STRONG
+    def test_cuts_may_lie_before_the_first_and_after_the_last_change(self) -> None:
+        assert judge([{"all": 100}, {"all": 105}], [-7, 900]).level == Level.STRONG
 
-    def test_half_a_transfer(self) -> None:
-        found = judged([{"all": 100}, {"all": 90}, {"all": 100}, {"all": 105}], [0, 1, 2, 3])
-        assert found.level == Level.CONVERGENT
-        assert str(found.witnesses[0]) == (
+    def test_part_of_a_transaction_is_not_weak(self) -> None:
+        verdict = judge([{"all": 100}, {"all": 90}, {"all": 100}, {"all": 105}], [0, 1, 2, 3])
+        assert verdict.level == Level.CONVERGENT
+        assert str(verdict.witnesses[0]) == (
             "view total, record all: not weakly consistent\n"
             "  state 1 (epoch 1, cut 1): 90\n"
-            "  it holds a part of transaction 1 only: (t, a)"
+            "  the state reflects only part of transaction 1: (t, a)"
         )
 
-    def test_a_transaction_more_than_it_says(self) -> None:
-        found = judged([{"all": 100}, {"all": 105}], [0, 2])
-        assert found.level == Level.CONVERGENT
-        assert found.witnesses[0].reason == "it is the view at cut 3, and not at the one that it names"
+    def test_a_state_ahead_of_its_cut_is_not_weak(self) -> None:
+        verdict = judge([{"all": 100}, {"all": 105}], [0, 2])
+        assert verdict.level == Level.CONVERGENT
+        assert verdict.witnesses[0].reason == "the state is the view at cut 3, not at the cut it claims"
 
-    def test_a_wrong_number(self) -> None:
-        found = judged([{"all": 100}, {"all": 1}, {"all": 105}], [0, 1, 3])
-        assert found.witnesses[0].reason == "at this cut the view's definition gives 100"
+    def test_a_wrong_value_is_not_weak(self) -> None:
+        verdict = judge([{"all": 100}, {"all": 1}, {"all": 105}], [0, 1, 3])
+        assert verdict.witnesses[0].reason == "the view's definition gives 100 at this cut"
 
-    def test_cuts_that_go_back(self) -> None:
-        found = judged([{"all": 100}, {"all": 105}, {"all": 100}, {"all": 105}], [0, 3, 2, 3])
-        assert found.level == Level.WEAK
-        assert str(found.witnesses[0]) == (
+    def test_cuts_that_go_back_are_not_strong(self) -> None:
+        verdict = judge([{"all": 100}, {"all": 105}, {"all": 100}, {"all": 105}], [0, 3, 2, 3])
+        assert verdict.level == Level.WEAK
+        assert str(verdict.witnesses[0]) == (
             "view total: not strongly consistent\n"
             "  state 1 (epoch 1, cut 3)\n"
             "  state 2 (epoch 2, cut 2)\n"
-            "  cut 2 comes after cut 3"
+            "  the cut goes back from 3 to 2"
         )
 
-    def test_a_view_that_did_not_catch_up(self) -> None:
-        found = judged([{"all": 100}, {}], [0, 2])
-        assert found.level == Level.NONE
-        assert "after the last transaction (3)" in found.witnesses[0].reason
+    def test_a_view_that_does_not_catch_up_does_not_converge(self) -> None:
+        verdict = judge([{"all": 100}, {}], [0, 2])
+        assert verdict.level == Level.NONE
+        assert "after the last transaction (3)" in verdict.witnesses[0].reason
 
     def test_the_view_is_computed_once_per_cut(self) -> None:
         changes = [Change(n, ("t", n % 10), n) for n in range(1, 3001)]
         base = BaseHistory({}, changes)
         cuts = [0, *range(7, 3001, 7), 3000, 3000, 3000]
         view = ViewHistory("copy", [ViewState(copy(base.at(cut).rows), cut, whole=True) for cut in cuts])
-        found = check(base, [view], VIEWS)
-        assert found.level == Level.STRONG
-        assert found.views["copy"].looked_at == len(set(cuts))
+        verdict = check(base, [view], VIEWS)
+        assert verdict.level == Level.STRONG
+        assert verdict.views["copy"].looked_at == len(set(cuts))
 
-    def test_some_records_of_a_view(self) -> None:
+    def test_only_observed_records_are_compared(self) -> None:
         history = ViewHistory("copy", states([{"a": 50}, {"a": 40}, {"a": 70}], [0, 1, 3]), keys=frozenset("a"))
         assert check(TRANSFERS, [history], VIEWS).level == Level.STRONG
         assert check(TRANSFERS, [history], VIEWS, certificates=False).level == Level.COMPLETE
 
-    def test_rows_that_come_and_go(self) -> None:
+    def test_inserted_and_deleted_rows(self) -> None:
         base = BaseHistory({("t", "a"): 1}, [Change(1, ("t", "a"), None), Change(2, ("t", "b"), 2)])
         assert (
             check(base, [ViewHistory("copy", states([{"a": 1}, {"a": None}, {"b": 2}], [0, 1, 2]))], VIEWS).level == 4
@@ -122,35 +122,39 @@ class TestCertificates:
 
 
 class TestSnapshots:
-    def judged(self, cuts: Sequence[int], epochs: Sequence[int | None]) -> Any:
+    def judge(self, cuts: Sequence[int], epochs: Sequence[int | None]) -> Any:
         whole = [ViewState(copy(TRANSFERS.at(c).rows), c, e, whole=True) for c, e in zip(cuts, epochs, strict=True)]
         return check(TRANSFERS, [ViewHistory("total", states(RIGHT, [0, 1, 2, 3])), ViewHistory("copy", whole)], VIEWS)
 
-    def test_one_cut_for_all(self) -> None:
-        found = self.judged([0, 2, 3], [0, 2, 3])
-        assert found.level == Level.STRONG
-        assert found.snapshot is True
-        assert found.witness is None
-        assert "name one cut" in str(found)
+    def test_views_at_the_same_cut_are_a_snapshot(self) -> None:
+        verdict = self.judge([0, 2, 3], [0, 2, 3])
+        assert verdict.level == Level.STRONG
+        assert verdict.snapshot is True
+        assert verdict.witness is None
+        assert "have the same cut" in str(verdict)
 
-    def test_views_at_different_cuts(self) -> None:
-        found = self.judged([0, 1, 2, 3, 3], [0, 1, 3, 4, 5])
-        assert found.level == Level.COMPLETE
-        assert found.snapshot is False
-        assert str(found.witness) == (
-            "view copy: not of one snapshot\n"
+    def test_views_at_different_cuts_are_no_snapshot(self) -> None:
+        verdict = self.judge([0, 1, 2, 3, 3], [0, 1, 3, 4, 5])
+        assert verdict.level == Level.COMPLETE
+        assert verdict.snapshot is False
+        assert str(verdict.witness) == (
+            "view copy: not in the same snapshot as other views\n"
             "  state 2 (epoch 3, cut 2)\n"
-            "  in epoch 3 view total is at cut 3, and view copy at cut 2"
+            "  in epoch 3, view total is at cut 3 but view copy is at 2"
         )
 
-    def test_views_that_were_never_published_together(self) -> None:
-        assert self.judged([0, 3], [None, None]).snapshot is None
-        assert self.judged([0, 3], [10, 11]).snapshot is None
+    def test_views_never_published_together_are_not_compared(self) -> None:
+        assert self.judge([0, 3], [None, None]).snapshot is None
+        assert self.judge([0, 3], [10, 11]).snapshot is None
 
 
 class TestSearch:
-    def test_each_two_states_are_explained_but_no_sequence_has_all_three(self) -> None:
-        """With the rows a: p; ab or c: q; ac: r. So p ≤ q and p ≤ r by a, q ≤ r by c, but never p ≤ q ≤ r."""
+    def test_states_explained_in_pairs_but_not_by_one_sequence(self) -> None:
+        """Base states and values: {a}: p, {a, b} and {c}: q, {a, c}: r.
+
+        p comes before q by {a} ≤ {a, b}, p before r by {a} ≤ {a, c}, q before r by {c} ≤ {a, c}; never p, q, r in one
+        sequence.
+        """
         values = {"": "first", "a": "p", "ab": "q", "c": "q", "ac": "r", "abc": "last"}
 
         def zigzag(rows: Rows) -> dict[Any, Any]:
@@ -164,26 +168,26 @@ class TestSearch:
         assert sequence.level == Level.CONVERGENT
         assert [[s.value for s in w.states] for w in sequence.views["zigzag"].witnesses] == [["p", "q", "r"]] * 2
 
-    def test_the_bound_is_said(self) -> None:
+    def test_a_hit_bound_gives_a_range_of_levels(self) -> None:
         base = BaseHistory({}, [Change(n, ("t", n), 1) for n in range(1, 31)])
         view = ViewHistory("total", [ViewState({"all": n}) for n in (0, 7, 7.5, 30)])
-        found = check(base, [view], VIEWS, certificates=False, bound=500)
-        assert found.bounded
-        assert (found.level, found.at_most) == (Level.CONVERGENT, Level.STRONG)
-        assert found.views["total"].looked_at == 500
-        assert str(found) == (
+        verdict = check(base, [view], VIEWS, certificates=False, bound=500)
+        assert verdict.bounded
+        assert (verdict.level, verdict.at_most) == (Level.CONVERGENT, Level.STRONG)
+        assert verdict.views["total"].looked_at == 500
+        assert str(verdict) == (
             "view total: at least convergent, at most strongly consistent "
             "(undecided after 500 base states; raise the bound)"
         )
 
-    def test_long_histories_of_right_engines_need_no_search(self) -> None:
+    def test_a_long_history_of_a_correct_engine_needs_no_search(self) -> None:
         base = BaseHistory({}, [Change(n, ("t", n % 50), n) for n in range(1, 1001)])
         view = ViewHistory("total", [ViewState(total(base.at(n).rows)) for n in (0, 100, 500, 900, 1000)])
-        found = check(base, [view], VIEWS, certificates=False, bound=1100)
-        assert found.level == Level.STRONG
-        assert found.views["total"].looked_at == 1001
+        verdict = check(base, [view], VIEWS, certificates=False, bound=1100)
+        assert verdict.level == Level.STRONG
+        assert verdict.views["total"].looked_at == 1001
 
-    def test_records_that_matter_bring_large_histories_within_the_bound(self) -> None:
+    def test_matters_brings_a_large_history_within_the_bound(self) -> None:
         base = BaseHistory({}, [Change(n, ("t", n % 10), n) for n in range(1, 101)])
         wrong = [{**copy(base.at(50).rows)}, {**copy(base.at(100).rows)}, {3: 33}, {3: 93}]
         view = ViewHistory("copy", [ViewState(rows) for rows in wrong])
@@ -203,16 +207,16 @@ class TestSearch:
             "view copy, record 3: not strongly consistent\n"
             "  state 1: 93\n"
             "  state 2: 33\n"
-            "  the first needs t 3 at version 10 (93), the second still at version 4 (33)"
+            "  the first state needs t 3 at version 10 (93), the second needs it at version 4 (33)"
         )
 
-    def test_a_row_put_again_is_no_other_base_state(self) -> None:
+    def test_putting_an_unchanged_row_makes_no_new_base_state(self) -> None:
         base = BaseHistory({("t", "a"): 1}, [Change(n, ("t", "a"), 1) for n in range(1, 50)])
-        found = check(base, [ViewHistory("total", [ViewState({"all": 1})])], VIEWS, certificates=False, bound=1)
-        assert found.level == Level.COMPLETE
-        assert found.views["total"].looked_at == 1
+        verdict = check(base, [ViewHistory("total", [ViewState({"all": 1})])], VIEWS, certificates=False, bound=1)
+        assert verdict.level == Level.COMPLETE
+        assert verdict.views["total"].looked_at == 1
 
-    def test_snapshots_are_not_searched_for(self) -> None:
+    def test_a_search_does_not_check_snapshots(self) -> None:
         assert (
             check(TRANSFERS, [ViewHistory("total", states(RIGHT, [0, 1, 2, 3]))], VIEWS, certificates=False).snapshot
             is None
@@ -220,48 +224,48 @@ class TestSearch:
 
 
 class TestInput:
-    def test_a_state_without_a_cut(self) -> None:
-        with pytest.raises(BadHistory, match=r"total: state 1 names no cut") as caught:
+    def test_a_state_without_a_cut_is_refused(self) -> None:
+        with pytest.raises(BadHistory, match=r"total: state 1 has no cut") as caught:
             check(TRANSFERS, [ViewHistory("total", [ViewState({"all": 100}, 0), ViewState({"all": 105})])], VIEWS)
         assert caught.value.name == "total"
 
-    def test_transactions_out_of_order(self) -> None:
+    def test_transactions_out_of_order_are_refused(self) -> None:
         with pytest.raises(BadHistory, match="transaction 1 comes after transaction 2"):
             BaseHistory({}, [Change(2, ("t", 1), 1), Change(1, ("t", 1), 2)])
 
-    def test_a_view_without_states(self) -> None:
+    def test_a_view_without_states_is_refused(self) -> None:
         with pytest.raises(BadHistory, match="no states"):
             ViewHistory("total", [])
 
-    def test_a_view_without_a_definition(self) -> None:
+    def test_a_view_without_a_definition_is_refused(self) -> None:
         with pytest.raises(BadHistory, match="no definition"):
             check(TRANSFERS, [ViewHistory("other", [ViewState({})])], VIEWS)
 
-    def test_nothing_to_check(self) -> None:
+    def test_an_empty_list_of_views_is_refused(self) -> None:
         with pytest.raises(BadHistory, match="nothing to check"):
             check(TRANSFERS, [], VIEWS)
 
-    def test_two_views_of_one_name(self) -> None:
+    def test_two_views_with_one_name_are_refused(self) -> None:
         with pytest.raises(BadHistory, match="one name"):
             check(TRANSFERS, [ViewHistory("total", [ViewState({}, 0)])] * 2, VIEWS)
 
-    def test_a_bound_that_allows_for_nothing(self) -> None:
+    def test_a_bound_of_zero_is_refused(self) -> None:
         with pytest.raises(BadHistory, match="bound of 0"):
             check(TRANSFERS, [ViewHistory("total", [ViewState({})])], VIEWS, certificates=False, bound=0)
 
-    def test_nothing_happened(self) -> None:
+    def test_a_history_without_changes_is_complete(self) -> None:
         base = BaseHistory({("t", 1): 4}, [])
         for certificates in (True, False):
             view = ViewHistory("total", [ViewState({"all": 4}, 0)])
             assert check(base, [view], VIEWS, certificates=certificates).level == Level.COMPLETE
 
-    def test_none_is_a_key(self) -> None:
+    def test_none_is_a_valid_key(self) -> None:
         def keyless(rows: Rows) -> dict[Any, Any]:
             return {None: len(rows)}
 
-        found = check(TRANSFERS, [ViewHistory("n", [ViewState({None: 7}, 3)])], {"n": keyless})
-        assert found.witness is not None
-        assert str(found.witness).startswith("view n, record NULL: not convergent")
+        verdict = check(TRANSFERS, [ViewHistory("n", [ViewState({None: 7}, 3)])], {"n": keyless})
+        assert verdict.witness is not None
+        assert str(verdict.witness).startswith("view n, record NULL: not convergent")
 
 
 @pytest.mark.parametrize(
@@ -285,8 +289,8 @@ def test_values_that_are_alike(one: Any, other: Any, tolerance: float, equal: bo
     assert alike(other, one, tolerance) is equal
 
 
-def test_the_example_of_the_docs_says_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_in_the_docs_prints_what_the_docs_show(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "consistency.md").read_text()
-    code, printed = re.findall(r"```python\n(from tailrace.verify.*?)```\n\n```\n(.*?)```", page, re.DOTALL)[0]
+    code, expected_output = re.findall(r"```python\n(from tailrace.verify.*?)```\n\n```\n(.*?)```", page, re.DOTALL)[0]
     exec(code, {})
-    assert capsys.readouterr().out == printed
+    assert capsys.readouterr().out == expected_output

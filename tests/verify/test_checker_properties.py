@@ -1,4 +1,4 @@
-"""Random histories: right engines come out strong, broken ones are caught, and the search is the definition."""
+"""Random histories: correct engines are strong, broken ones are caught, and the search agrees with the definition."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ KEYS, GROUPS = ("a", "b", "c"), ("x", "y")
 
 def totals(rows: Rows) -> dict[Any, Any]:
     """SELECT x, SUM(y), COUNT(*) FROM t GROUP BY x"""
-    found: dict[Any, Any] = {}
+    groups: dict[Any, Any] = {}
     for x, y in rows.values():
-        total, count = found.get(x, (0, 0))
-        found[x] = total + y, count + 1
-    return found
+        total, count = groups.get(x, (0, 0))
+        groups[x] = total + y, count + 1
+    return groups
 
 
 def largest(rows: Rows) -> dict[Any, Any]:
@@ -56,7 +56,7 @@ def histories(draw: st.DrawFn, most: int = 8, keys: Sequence[str] = KEYS) -> Bas
 
 
 def engine(base: BaseHistory, cuts: Sequence[int], view: Definition) -> Iterator[ViewState]:
-    """Shows the view at each cut, by what changed."""
+    """The states of a correct engine: the changes of the view from cut to cut."""
     shown: dict[Any, Any] = {}
     for epoch, cut in enumerate(cuts):
         now = view(base.at(cut).rows)
@@ -77,29 +77,31 @@ def runs(draw: st.DrawFn) -> tuple[BaseHistory, list[int]]:
 
 @settings(max_examples=100, deadline=None)
 @given(runs(), views)
-def test_a_right_engine_is_strong_with_certificates_and_without(run: tuple[BaseHistory, list[int]], view: str) -> None:
+def test_a_correct_engine_is_strong_with_and_without_certificates(
+    run: tuple[BaseHistory, list[int]], view: str
+) -> None:
     base, cuts = run
     history = ViewHistory(view, list(engine(base, cuts, VIEWS[view])))
     assert check(base, [history], VIEWS).level >= Level.STRONG
     for model in Model:
-        found = check(base, [history], VIEWS, certificates=False, model=model)
-        assert found.level >= Level.STRONG
-        assert not found.bounded
+        verdict = check(base, [history], VIEWS, certificates=False, model=model)
+        assert verdict.level >= Level.STRONG
+        assert not verdict.bounded
 
 
 @settings(max_examples=100, deadline=None)
 @given(runs())
-def test_a_right_engine_shows_all_views_at_one_cut(run: tuple[BaseHistory, list[int]]) -> None:
+def test_a_correct_engine_shows_all_views_at_one_cut(run: tuple[BaseHistory, list[int]]) -> None:
     base, cuts = run
-    found = check(base, [ViewHistory(name, list(engine(base, cuts, VIEWS[name]))) for name in VIEWS], VIEWS)
-    assert found.level >= Level.STRONG
-    assert found.snapshot is True
-    assert found.witness is None
+    verdict = check(base, [ViewHistory(name, list(engine(base, cuts, VIEWS[name]))) for name in VIEWS], VIEWS)
+    assert verdict.level >= Level.STRONG
+    assert verdict.snapshot is True
+    assert verdict.witness is None
 
 
 @settings(max_examples=100, deadline=None)
 @given(runs(), views, st.data())
-def test_whole_states_and_changes_say_the_same(
+def test_whole_states_and_changes_are_equivalent(
     run: tuple[BaseHistory, list[int]], view: str, data: st.DataObject
 ) -> None:
     base, cuts = run
@@ -112,26 +114,26 @@ def test_whole_states_and_changes_say_the_same(
     assert mixed.timelines() == history.timelines()
 
 
-# Broken engines: sums by adding and subtracting, as an engine does it, with one fault each.
+# Broken engines: each maintains sums incrementally, with one fault.
 
 
 @dataclass
 class Adding:
-    """SELECT x, SUM(y), COUNT(*): applies each change's difference to what it showed last."""
+    """SELECT x, SUM(y), COUNT(*) GROUP BY x: adds the difference of each change to the last state."""
 
     base: BaseHistory
 
     def run(self, order: Sequence[tuple[int, Change]], claimed: Sequence[int]) -> ViewHistory:
-        """Apply changes (numbered, to find the row before) in an order; each state claims a cut."""
+        """Applies changes in the given order, each with its number in the history; each state claims a cut."""
         shown = totals(self.base.first.rows)
         states = [ViewState(dict(shown), 0, whole=True)]
         for (number, change), cut in zip(order, claimed, strict=True):
-            self.add(shown, self.before(number), -1)
+            self.add(shown, self.old_row(number), -1)
             self.add(shown, change.value, 1)
             states.append(ViewState({x: v for x, v in shown.items() if v != (0, 0)}, cut, whole=True))
         return ViewHistory("totals", states)
 
-    def before(self, number: int) -> Any:
+    def old_row(self, number: int) -> Any:
         record = self.base.changes[number].record
         earlier = [c.value for c in self.base.changes[:number] if c.record == record]
         return earlier[-1] if earlier else self.base.initial.get(record)
@@ -143,13 +145,16 @@ class Adding:
             shown[row[0]] = total + sign * row[1], count + sign
 
 
-def singly(base: BaseHistory) -> BaseHistory:
-    """Each change a transaction of its own."""
+def split_transactions(base: BaseHistory) -> BaseHistory:
+    """The same history with one transaction per change."""
     return BaseHistory(base.initial, [Change(n, c.record, c.value) for n, c in enumerate(base.changes, 1)])
 
 
 def is_caught(base: BaseHistory, history: ViewHistory) -> bool:
-    """Certificates catch whatever is not the view at the cut; the search agrees unless other base states explain it."""
+    """Whether the check by certificates misses strong.
+
+    The search must agree, except that it may explain a wrong certificate by another base state.
+    """
     certified = check(base, [history], VIEWS)
     searched = check(base, [history], VIEWS, certificates=False)
     assert not searched.bounded
@@ -166,13 +171,13 @@ def is_caught(base: BaseHistory, history: ViewHistory) -> bool:
 
 
 def differs(base: BaseHistory, history: ViewHistory) -> bool:
-    """Whether some state is not the view at its cut, by the definition."""
+    """Whether some state is not the view at its cut, by the definition of the view."""
     pairs = zip(history.contents(), history.states, strict=True)
     return any(shown != totals(base.at(state.cut or 0).rows) for shown, state in pairs)
 
 
 @settings(max_examples=100, deadline=None)
-@given(histories().map(singly), st.data())
+@given(histories().map(split_transactions), st.data())
 def test_an_engine_that_skips_a_change_is_caught(base: BaseHistory, data: st.DataObject) -> None:
     order = list(enumerate(base.changes))
     del order[data.draw(st.integers(0, len(order) - 1))]
@@ -182,7 +187,7 @@ def test_an_engine_that_skips_a_change_is_caught(base: BaseHistory, data: st.Dat
 
 
 @settings(max_examples=100, deadline=None)
-@given(histories().map(singly), st.data())
+@given(histories().map(split_transactions), st.data())
 def test_an_engine_that_repeats_a_change_is_caught(base: BaseHistory, data: st.DataObject) -> None:
     order = list(enumerate(base.changes))
     place = data.draw(st.integers(0, len(order) - 1))
@@ -192,7 +197,7 @@ def test_an_engine_that_repeats_a_change_is_caught(base: BaseHistory, data: st.D
 
 
 @settings(max_examples=100, deadline=None)
-@given(histories().map(singly), st.data())
+@given(histories().map(split_transactions), st.data())
 def test_an_engine_that_reorders_changes_is_caught(base: BaseHistory, data: st.DataObject) -> None:
     order = data.draw(st.permutations(list(enumerate(base.changes))))
     numbers = [number + 1 for number, _ in order]
@@ -214,10 +219,10 @@ def test_an_engine_that_shows_parts_of_transactions_is_caught(base: BaseHistory)
         verdict = check(base, [history], VIEWS)
         assert verdict.level == Level.CONVERGENT
         assert verdict.witness is not None
-        assert "a part of transaction" in verdict.witness.reason
+        assert "only part of transaction" in verdict.witness.reason
 
 
-# The search, and the definitions written down without regard for time.
+# The search must agree with the definitions, which are written here without regard for run time.
 
 
 def weak_by_definition(base: BaseHistory, view: Definition, key: Any, line: list[Any], model: Model) -> bool:
@@ -240,7 +245,7 @@ def complete_by_definition(base: BaseHistory, view: Definition, key: Any, line: 
 
 
 def sequences(base: BaseHistory, view: Definition, key: Any) -> Iterator[list[Any]]:
-    """The record's values through each order of all changes that keeps the timelines."""
+    """The record's values along each order of all changes that preserves the timelines."""
 
     def orders(state: BaseState) -> Iterator[list[BaseState]]:
         if state == base.last:
@@ -254,9 +259,9 @@ def sequences(base: BaseHistory, view: Definition, key: Any) -> Iterator[list[An
 
 
 def is_subsequence(line: list[Any], values: list[Any]) -> bool:
-    """In its order, where a value may stay for several of the line's places only if they are one state."""
-    rest = iter(values)
-    return all(any(value == other for other in rest) for value in line)
+    """Whether `line` is a subsequence of `values`."""
+    remaining = iter(values)
+    return all(any(value == candidate for candidate in remaining) for value in line)
 
 
 def without_repeats(values: list[Any]) -> list[Any]:
@@ -283,7 +288,7 @@ def level_by_definition(base: BaseHistory, view: Definition, history: ViewHistor
 
 @st.composite
 def tiny(draw: st.DrawFn, view: str) -> tuple[BaseHistory, ViewHistory]:
-    """A base history of a few changes, and views of its base states in any order, sometimes one that never was."""
+    """A short base history, and view states of its base states in any order, sometimes with one that never existed."""
     base = draw(histories(most=5, keys=("a", "b")))
     states = list(base.states())
     chosen = [draw(st.sampled_from(states)) for _ in range(draw(st.integers(0, 4)))]
@@ -297,20 +302,22 @@ def tiny(draw: st.DrawFn, view: str) -> tuple[BaseHistory, ViewHistory]:
 
 @settings(max_examples=200, deadline=None)
 @given(views, st.sampled_from(Model), st.data())
-def test_the_search_is_the_definition(view: str, model: Model, data: st.DataObject) -> None:
+def test_the_search_agrees_with_the_definition(view: str, model: Model, data: st.DataObject) -> None:
     base, history = data.draw(tiny(view))
-    found = check(base, [history], VIEWS, certificates=False, model=model)
-    assert found.level == level_by_definition(base, VIEWS[view], history, model)
-    assert not found.bounded
+    verdict = check(base, [history], VIEWS, certificates=False, model=model)
+    assert verdict.level == level_by_definition(base, VIEWS[view], history, model)
+    assert not verdict.bounded
 
 
 @settings(max_examples=100, deadline=None)
 @given(views, st.sampled_from(Model), st.integers(1, 12), st.data())
-def test_a_bound_leaves_a_range_that_holds(view: str, model: Model, bound: int, data: st.DataObject) -> None:
+def test_a_bound_gives_a_range_that_contains_the_level(
+    view: str, model: Model, bound: int, data: st.DataObject
+) -> None:
     base, history = data.draw(tiny(view))
-    found = check(base, [history], VIEWS, certificates=False, model=model, bound=bound)
-    assert found.level <= level_by_definition(base, VIEWS[view], history, model) <= found.at_most
-    assert found.views[view].looked_at <= bound
+    verdict = check(base, [history], VIEWS, certificates=False, model=model, bound=bound)
+    assert verdict.level <= level_by_definition(base, VIEWS[view], history, model) <= verdict.at_most
+    assert verdict.views[view].looked_at <= bound
 
 
 def touches(key: Any, record: Any, versions: Sequence[Any]) -> bool:
@@ -319,7 +326,7 @@ def touches(key: Any, record: Any, versions: Sequence[Any]) -> bool:
 
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(Model), st.data())
-def test_records_that_do_not_matter_change_nothing(model: Model, data: st.DataObject) -> None:
+def test_ignoring_records_that_do_not_matter_changes_nothing(model: Model, data: st.DataObject) -> None:
     base, history = data.draw(tiny("totals"))
     plain = check(base, [history], VIEWS, certificates=False, model=model)
     hinted = check(base, [history], VIEWS, certificates=False, model=model, matters={"totals": touches})
@@ -330,15 +337,15 @@ def test_records_that_do_not_matter_change_nothing(model: Model, data: st.DataOb
 
 @settings(max_examples=100, deadline=None)
 @given(views, st.sampled_from(Model), st.data())
-def test_a_witness_is_enough_and_has_no_state_too_many(view: str, model: Model, data: st.DataObject) -> None:
+def test_a_witness_is_sufficient_and_minimal(view: str, model: Model, data: st.DataObject) -> None:
     base, history = data.draw(tiny(view))
-    found = check(base, [history], VIEWS, certificates=False, model=model)
-    for witness in found.views[view].witnesses:
+    verdict = check(base, [history], VIEWS, certificates=False, model=model)
+    for witness in verdict.views[view].witnesses:
         line = [state.value for state in witness.states]
-        fails = {Level.WEAK: weak_by_definition, Level.STRONG: strong_by_definition}.get(witness.level)
-        if fails is None:
+        holds = {Level.WEAK: weak_by_definition, Level.STRONG: strong_by_definition}.get(witness.level)
+        if holds is None:
             continue
-        assert not fails(base, VIEWS[view], witness.key, line, model)
+        assert not holds(base, VIEWS[view], witness.key, line, model)
         for n in range(len(line)):
             rest = without_repeats(line[:n] + line[n + 1 :])
-            assert not rest or fails(base, VIEWS[view], witness.key, rest, model)
+            assert not rest or holds(base, VIEWS[view], witness.key, rest, model)

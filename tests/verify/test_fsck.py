@@ -16,6 +16,7 @@ from damage import base, entry, flip, goes_on, state_of, told, write
 
 import tailrace as tr
 from tailrace.database.auditor import Auditor
+from tailrace.epochs.model import INTENT
 from tailrace.errors import EpochFailed
 from tailrace.store.lmdb.shard import Mark, mark_bytes, mark_of
 from tailrace.store.pins import pinned
@@ -104,10 +105,10 @@ def test_an_open_epoch_with_a_damaged_undo_record(db: tr.Database) -> None:
     write(db, 3)
     change = db._store.change_documents
 
-    def fail(changes: dict[str, Any]) -> None:
+    def fail(changes: dict[str, Any], **options: Any) -> None:
         if changes.get("committed") is not None:
             raise OSError("no")
-        change(changes)
+        change(changes, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(db._store, "change_documents", fail)
@@ -229,4 +230,4 @@ def test_a_repair_that_fails_holds_up_nothing(db: tr.Database) -> None:
     base(db, "rows", db._catalog.table("a").id.to_bytes(4), lambda v: v + b"more")
     with pytest.raises(EpochFailed):
         db.audit(["bag"], sample=1.0, repair=True)
-    assert db._store.document("intent") is None
+    assert db._store.document(INTENT) is None

@@ -1,8 +1,8 @@
-"""The examples of the papers that define the model have the papers' verdicts.
+"""The checker gives the published verdicts for the examples of the papers that define the model.
 
-Consistency Results For View Maintenance On Web Data Platforms (Jacobsen, Lee, Yerneni 2009), here WDP, and the paper
-on the view maintenance system VMS, by section. A base row is a tuple of all columns; a view row one of those that are
-not its key.
+WDP is "Consistency Results For View Maintenance On Web Data Platforms" (Jacobsen, Lee, Yerneni 2009), VMS is the paper
+on the view maintenance system VMS; numbers are their sections. A base row is a tuple of all columns, a view row a tuple
+of the columns outside its key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tailrace.verify.history.verdict import Level, Verdict
 def base(
     initial: Sequence[tuple[str, tuple[Any, ...]]], *changes: tuple[str, str, tuple[Any, ...] | None]
 ) -> BaseHistory:
-    """Rows keyed by their first column, and changes (table, key, row), each a transaction of its own."""
+    """A base history: rows keyed by their first column, and changes (table, key, row), each in its own transaction."""
     numbered = [Change(n, (table, key), row) for n, (table, key, row) in enumerate(changes, 1)]
     return BaseHistory({(table, row[0]): row for table, row in initial}, numbered)
 
@@ -49,10 +49,10 @@ def sum_by_x(rows: Rows) -> dict[Any, int]:
 
 def min_by_x(rows: Rows) -> dict[Any, int]:
     """SELECT X, MIN(Y) FROM R GROUP BY X"""
-    found: dict[Any, int] = {}
+    minima: dict[Any, int] = {}
     for _, x, y in of(rows, "R"):
-        found[x] = min(y, found.get(x, y))
-    return found
+        minima[x] = min(y, minima.get(x, y))
+    return minima
 
 
 def below_25(rows: Rows) -> dict[Any, Any]:
@@ -67,7 +67,7 @@ def everything(rows: Rows) -> dict[Any, Any]:
 
 def join(rows: Rows) -> dict[Any, Any]:
     """SELECT X, Y, Z FROM R JOIN S USING (Y)"""
-    return {x: (y, z) for x, y in of(rows, "R") for other, z in of(rows, "S") if y == other}
+    return {x: (y, z) for x, y in of(rows, "R") for joined_y, z in of(rows, "S") if y == joined_y}
 
 
 def intersect(rows: Rows) -> dict[Any, Any]:
@@ -82,7 +82,7 @@ def counted(rows: Rows) -> dict[Any, int]:
 
 
 class TestBaseStates:
-    """WDP 1.1: the table of friends."""
+    """WDP 1.1: the base states of a table of friends."""
 
     FRIENDS = BaseHistory(
         {("Friends", ("u3", "u2")): True},
@@ -103,19 +103,19 @@ class TestBaseStates:
         assert self.FRIENDS.first.rows.keys() == {("Friends", ("u3", "u2"))}
         assert self.FRIENDS.last.rows.keys() == {("Friends", ("u3", "u5")), ("Friends", ("u3", "u1"))}
 
-    def test_those_between(self) -> None:
-        found = self.between()
-        assert {("u3", "u5")} in found
-        assert {("u3", "u5"), ("u3", "u2")} in found
-        assert len(found) == 2**3 - 2
+    def test_the_states_between_first_and_last(self) -> None:
+        between = self.between()
+        assert {("u3", "u5")} in between
+        assert {("u3", "u5"), ("u3", "u2")} in between
+        assert len(between) == 2**3 - 2
 
     def test_the_last_insert_alone_is_a_base_state(self) -> None:
         assert {("u3", "u1")} in self.between()
 
-    def test_what_never_was_is_none(self) -> None:
+    def test_a_row_that_never_existed_is_in_no_base_state(self) -> None:
         assert {("u3", "u4")} not in self.between()
 
-    def test_some_are_not_ordered(self) -> None:
+    def test_some_base_states_are_not_ordered(self) -> None:
         first, deleted = self.FRIENDS.at(1), next(s for s in self.FRIENDS.states() if not s.rows)
         assert not first <= deleted
         assert not deleted <= first
@@ -144,7 +144,7 @@ class TestLostUpdate:
 
 
 class TestRepeatedUpdate:
-    """WDP 1.3, example 2: an insert propagated again after a failure."""
+    """WDP 1.3, example 2: an insert is propagated again after a failure."""
 
     HISTORY = base([("R", ("k1", "x1", 100)), ("R", ("k2", "x1", 200))], ("R", "k3", ("k3", "x1", 100)))
 
@@ -153,16 +153,16 @@ class TestRepeatedUpdate:
         assert verdict.level < Level.WEAK
         weak = next(w for w in verdict.views["D"].witnesses if w.level == Level.WEAK)
         assert [(s.state, s.value) for s in weak.states] == [(2, 500)]
-        assert weak.reason == "no base state gives this value; they give 300 or 400"
+        assert weak.reason == "no base state gives this value; base states give 300 or 400"
 
-    def test_even_if_it_is_mended_later(self) -> None:
+    def test_it_stays_invalid_even_if_it_is_corrected_later(self) -> None:
         verdict = judge(self.HISTORY, sum_by_x, {"x1": 300}, {"x1": 400}, {"x1": 500}, {"x1": 400})
         assert verdict.level == Level.CONVERGENT
         assert levels_missed(verdict) == [Level.WEAK]
 
 
 class TestOutOfOrder:
-    """WDP 1.3, example 3: updates of one record that overtake each other."""
+    """WDP 1.3, example 3: updates of one record overtake each other."""
 
     HISTORY = base(
         [("R", ("k1", "x1", 5))],
@@ -210,7 +210,7 @@ class TestSum:
 
 
 class TestMin:
-    """WDP 2.1.3: a minimum that is sometimes looked up in base rows newer than the change."""
+    """WDP 2.1.3: a minimum is sometimes looked up in base rows newer than the change."""
 
     HISTORY = base(
         [("R", ("k1", "x1", 4))],
@@ -247,7 +247,7 @@ class TestForeignKeyJoin:
 
 
 class TestFlowControl:
-    """WDP 2.3: what becomes of a selection view if updates of one record are not propagated in order."""
+    """WDP 2.3: a selection view whose updates of one record are not propagated in order."""
 
     HISTORY = base([("R", ("k1", "x1", "y1"))], ("R", "k1", ("k1", "x1", "y2")), ("R", "k1", ("k1", "x2", "y2")))
 
@@ -268,7 +268,7 @@ class TestFlowControl:
 
 
 class TestSetOperations:
-    """WDP 2.4: an intersection, by looking up base rows and by counts."""
+    """WDP 2.4: an intersection, maintained by lookups in base rows or by counts."""
 
     HISTORY = base(
         [("R", ("k1", "x1"))],
@@ -288,7 +288,7 @@ class TestSetOperations:
         assert verdict.witness is not None
         assert [s.value for s in verdict.witness.states] == ["x3", "x2"]
 
-    def test_its_tuples_taken_as_records_of_their_own_are_strong(self) -> None:
+    def test_with_each_tuple_as_its_own_record_it_is_strong(self) -> None:
         """The model compares records, not views: the paper's verdict is about the record k1."""
 
         def tuples(rows: Rows) -> dict[Any, bool]:
@@ -309,7 +309,7 @@ class TestSetOperations:
 
 
 class TestViewStates:
-    """VMS 3, example 1 and figure 3: all states that a sum can have, and the sequences through them.
+    """VMS 3, example 1 and figure 3: all possible states of a sum, and the sequences through them.
 
     VMS asks for one sequence of operations that explains all view states; WDP explains them in pairs.
     """
@@ -345,7 +345,7 @@ class TestViewStates:
         assert self.judge(self.V0, self.V1, self.V4, self.VF).level >= Level.WEAK
         assert self.judge(self.V0, self.V4, self.V1, self.VF).level == Level.WEAK
 
-    def test_states_of_different_sequences_are_not(self) -> None:
+    def test_states_of_different_sequences_are_not_weak(self) -> None:
         verdict = self.judge(self.V0, self.V2, self.V4, self.VF)
         assert verdict.level == Level.CONVERGENT
         assert verdict.witness is not None
@@ -359,7 +359,7 @@ class TestViewStates:
         assert self.judge(self.V0, self.V1, self.V4, self.VF, model=model).level >= Level.STRONG
         assert self.judge(self.V0, self.V4, self.V1, self.VF, model=model).level == Level.WEAK
 
-    def test_complete_leaves_no_state_of_the_sequence_out(self) -> None:
+    def test_complete_skips_no_state_of_the_sequence(self) -> None:
         assert self.judge(self.V0, self.V1, self.V4, self.VF).level == Level.COMPLETE
         assert self.judge(self.V0, self.V1, self.V3, self.VF).level == Level.COMPLETE
         assert self.judge(self.V0, self.V2, self.V3, self.VF).level == Level.COMPLETE
@@ -370,11 +370,11 @@ class TestViewStates:
 
     @pytest.mark.parametrize("model", Model)
     def test_an_update_lost_without_isolation(self, model: Model) -> None:
-        """VMS 3, example 2: (1) and (2) both start from 15, and the second overwrites the first."""
+        """VMS 3, example 2: (1) and (2) both start from 15, so the second overwrites the first."""
         verdict = self.judge(self.V0, self.V1, self.V2, 5, model=model)
         assert verdict.level == Level.NONE
 
     @pytest.mark.parametrize("model", Model)
     def test_a_put_after_the_delete_that_follows_it(self, model: Model) -> None:
-        """VMS 3, example 3: (3) is processed before (1), and the deleted record is in the sum for ever."""
+        """VMS 3, example 3: (3) is processed before (1), so the deleted record stays in the sum forever."""
         assert self.judge(self.V0, self.V2, self.VF, self.V3, model=model).level == Level.NONE

@@ -1,4 +1,4 @@
-"""Recordings as files: those of other systems are checked, and wrong or damaged ones are refused with the reason."""
+"""Recording files: those of other systems can be checked; invalid or damaged ones are refused with the reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Row = tuple[str | None, str | None, int | None, int | None, str | None, str | No
 
 
 def make(path: Path, header: Any, rows: Sequence[Row]) -> Path:
-    """A recording made with nothing but Arrow and JSON, as another system would make it."""
+    """Writes a recording with only Arrow and JSON, as another system would."""
     text = header if isinstance(header, str) else json.dumps(header)
     schema = pa.schema(list(zip(NAMES, KINDS, strict=True)), metadata={"tailrace.recording": text})
     columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(KINDS)]
@@ -52,64 +52,64 @@ HISTORY = [base(None, 1, 1), base(10, 1, 2), base(11, 1, "3"), base(11, 2, "0.5"
 
 
 def copied(path: Path, *values: Any) -> Path:
-    """A recording in which record 1 of the view shows these values, one after the other."""
+    """Writes a recording in which record 1 of the view has these values, one per epoch."""
     seen = [row for i, v in enumerate(values) for row in (epoch(i), view(i, 1, v))]
     return make(path, HEADER, [*HISTORY, *seen, view(len(values) - 1, 2, 0.5)])
 
 
 def test_states_without_cuts_are_explained_by_search(tmp_path: Path, spark: Any) -> None:
-    found = tr.check(copied(tmp_path / "h", 1, "2.0", 3), spark=spark)
-    assert (found.certified, found.ok, found.verdict.snapshot) == (False, True, None)
-    assert found.verdict.level >= Level.STRONG
+    checked = tr.check(copied(tmp_path / "h", 1, "2.0", 3), spark=spark)
+    assert (checked.certified, checked.ok, checked.verdict.snapshot) == (False, True, None)
+    assert checked.verdict.level >= Level.STRONG
 
 
 def test_a_record_that_goes_back_is_not_strong(tmp_path: Path, spark: Any) -> None:
-    found = tr.check(copied(tmp_path / "h", 2, 1, 3), spark=spark)
-    assert (found.verdict.level, found.verdict.at_most, found.ok) == (Level.WEAK, Level.WEAK, False)
-    witness = found.verdict.witness
+    checked = tr.check(copied(tmp_path / "h", 2, 1, 3), spark=spark)
+    assert (checked.verdict.level, checked.verdict.at_most, checked.ok) == (Level.WEAK, Level.WEAK, False)
+    witness = checked.verdict.witness
     assert witness is not None
     assert (witness.level, witness.view, witness.key) == (Level.STRONG, "copy", "[1]")
     assert [state.value["v"] for state in witness.states] == ["2.00", "1.00"]
 
 
-def test_a_value_that_never_was_is_not_weak(tmp_path: Path, spark: Any) -> None:
-    found = tr.check(copied(tmp_path / "h", 1, 7, 3), spark=spark)
-    assert found.verdict.level is Level.CONVERGENT
-    assert found.verdict.witness is not None
-    assert [state.value["v"] for state in found.verdict.witness.states] == ["7.00"]
+def test_a_value_that_never_existed_is_not_weak(tmp_path: Path, spark: Any) -> None:
+    checked = tr.check(copied(tmp_path / "h", 1, 7, 3), spark=spark)
+    assert checked.verdict.level is Level.CONVERGENT
+    assert checked.verdict.witness is not None
+    assert [state.value["v"] for state in checked.verdict.witness.states] == ["7.00"]
 
 
-def test_a_bound_that_is_hit_is_said(tmp_path: Path, spark: Any) -> None:
-    found = tr.check(copied(tmp_path / "h", 2, 1, 3), bound=1, spark=spark)
-    assert found.verdict.bounded
-    assert not found.ok
-    assert "raise the bound" in str(found.verdict)
+def test_a_hit_bound_is_reported(tmp_path: Path, spark: Any) -> None:
+    checked = tr.check(copied(tmp_path / "h", 2, 1, 3), bound=1, spark=spark)
+    assert checked.verdict.bounded
+    assert not checked.ok
+    assert "raise the bound" in str(checked.verdict)
 
 
-def test_cuts_are_taken_at_their_word(tmp_path: Path, spark: Any) -> None:
+def test_each_state_is_compared_with_the_view_at_its_cut(tmp_path: Path, spark: Any) -> None:
     rows = [*HISTORY, epoch(5, 10), view(5, 1, 2), epoch(6, 11), view(6, 1, 3), view(6, 2, 0.5)]
-    found = tr.check(make(tmp_path / "right", HEADER, rows), spark=spark)
-    assert (found.certified, found.ok, found.verdict.level) == (True, True, Level.COMPLETE)
+    checked = tr.check(make(tmp_path / "right", HEADER, rows), spark=spark)
+    assert (checked.certified, checked.ok, checked.verdict.level) == (True, True, Level.COMPLETE)
     rows = [*HISTORY, epoch(5, 10), view(5, 1, 1), epoch(6, 11), view(6, 1, 3), view(6, 2, 0.5)]
-    found = tr.check(make(tmp_path / "stale", HEADER, rows), spark=spark)
-    assert found.verdict.level is Level.CONVERGENT
-    assert found.verdict.witness is not None
-    assert found.verdict.witness.states[0].cut == 10
-    assert tr.check(tmp_path / "stale", search=True, spark=spark).ok  # though some base state explains it
+    checked = tr.check(make(tmp_path / "stale", HEADER, rows), spark=spark)
+    assert checked.verdict.level is Level.CONVERGENT
+    assert checked.verdict.witness is not None
+    assert checked.verdict.witness.states[0].cut == 10
+    assert tr.check(tmp_path / "stale", search=True, spark=spark).ok  # because another base state explains it
 
 
-def test_views_that_are_not_at_one_cut_are_no_snapshot(tmp_path: Path, spark: Any) -> None:
+def test_views_at_different_cuts_are_no_snapshot(tmp_path: Path, spark: Any) -> None:
     total = [("view", "total", 1, None, "[]", '{"s": "3.50"}')]
     seen = [epoch(1, 10, "copy"), view(1, 1, 2), epoch(1, 11, "total"), *total]
     last = [epoch(2, 11, "copy"), view(2, 1, 3), view(2, 2, 0.5)]
     path = make(tmp_path / "h", {**HEADER, "views": [COPY, TOTAL]}, [*HISTORY, *seen, *last])
-    found = tr.check(path, spark=spark)
-    assert (found.verdict.level >= Level.STRONG, found.verdict.snapshot, found.ok) == (True, False, False)
-    assert found.verdict.witness is not None
-    assert "epoch 1" in found.verdict.witness.reason
+    checked = tr.check(path, spark=spark)
+    assert (checked.verdict.level >= Level.STRONG, checked.verdict.snapshot, checked.ok) == (True, False, False)
+    assert checked.verdict.witness is not None
+    assert "epoch 1" in checked.verdict.witness.reason
 
 
-def test_rows_are_equal_however_they_are_written(tmp_path: Path, spark: Any) -> None:
+def test_equal_values_may_be_written_differently(tmp_path: Path, spark: Any) -> None:
     def bag(x: Any, weight: int) -> Row:
         return ("view", "bag", 1, None, json.dumps([x]), json.dumps({"x": x, "_weight": weight}))
 
@@ -122,111 +122,112 @@ def test_rows_are_equal_however_they_are_written(tmp_path: Path, spark: Any) -> 
     timed = {"name": "timed", "sql": "SELECT at, COUNT(*) AS n FROM t GROUP BY at", "key": ["at"]}
     row: Row = ("view", "timed", 1, None, '["2026-01-01T00:00:00"]', '{"at": "2026-01-01T00:00:00Z", "n": 5}')
     header = {**HEADER, "views": [BAG, timed]}
-    found = tr.check(make(tmp_path / "h", header, [*rows, epoch(1, 1), *shown, row]), spark=spark)
-    assert found.ok, found.verdict
+    checked = tr.check(make(tmp_path / "h", header, [*rows, epoch(1, 1), *shown, row]), spark=spark)
+    assert checked.ok, checked.verdict
 
 
 WRONG = {
-    "not JSON": ("nonsense", [], "its metadata is wrong"),
-    "format": ({**HEADER, "format": 9}, [], "it has format 9, this Tailrace reads 1"),
-    "no tables": ({"format": 1, "views": []}, [], "its metadata is wrong: KeyError 'tables'"),
-    "no DDL": ({**HEADER, "tables": ["DROP TABLE t"]}, [], "is no CREATE TABLE"),
+    "not JSON": ("nonsense", [], "invalid metadata"),
+    "format": ({**HEADER, "format": 9}, [], "the file has format 9; this Tailrace reads format 1"),
+    "no tables": ({"format": 1, "views": []}, [], "invalid metadata: KeyError 'tables'"),
+    "no DDL": ({**HEADER, "tables": ["DROP TABLE t"]}, [], "is not a CREATE TABLE statement"),
     "bad DDL": ({**HEADER, "tables": ["CREATE TABLE t (id INT)"]}, [], "PRIMARY KEY"),
-    "no view": ({**HEADER, "views": []}, [], "it records no view"),
+    "no view": ({**HEADER, "views": []}, [], "the file records no view"),
     "twice": ({**HEADER, "views": [COPY, COPY]}, [], "two tables or views are named 'copy'"),
-    "bad SQL": ({**HEADER, "views": [{**COPY, "sql": "SELEC 1"}]}, [], "the SQL of view 'copy'"),
+    "bad SQL": ({**HEADER, "views": [{**COPY, "sql": "SELEC 1"}]}, [], "the SQL of view 'copy' is invalid"),
     "no column": ({**HEADER, "views": [{**COPY, "sql": "SELECT nosuch FROM t"}]}, [], "nosuch"),
     "no relation": ({**HEADER, "views": [{**COPY, "sql": "SELECT id FROM u"}]}, [], "no table or view named 'u'"),
     "a file": ({**HEADER, "views": [{**COPY, "sql": "SELECT * FROM csv.`/etc/passwd`"}]}, [], "qualified name"),
-    "no key": ({**HEADER, "views": [{**COPY, "key": ["u"]}]}, [], "has no column 'u'"),
-    "circle": ({**HEADER, "views": [{**COPY, "sql": "SELECT id FROM copy"}]}, [], "not defined before it"),
-    "plan": ({**HEADER, "views": [{**COPY, "plan": {"node": "nosuch"}}]}, [], "the plan of view 'copy' is wrong"),
+    "no key": ({**HEADER, "views": [{**COPY, "key": ["u"]}]}, [], "key column 'u' is not a column of view 'copy'"),
+    "circle": ({**HEADER, "views": [{**COPY, "sql": "SELECT id FROM copy"}]}, [], "must be defined before it"),
+    "plan": ({**HEADER, "views": [{**COPY, "plan": {"node": "nosuch"}}]}, [], "the plan of view 'copy' is invalid"),
     "foreign code": (
         {**HEADER, "views": [{**COPY, "sql": "SELECT id, reflect('java.lang.System', 'exit', 1) AS v FROM t"}]},
         [],
-        "reaches beyond its tables",
+        "uses code or data outside the recorded tables",
     ),
     "foreign code in a plan": (
         {**HEADER, "views": [{**COPY, "plan": {"node": "Filter", "condition": "(SELECT 1) = 1"}}]},
         [],
-        "reaches beyond its tables",
+        "uses code or data outside the recorded tables",
     ),
     "a file by its name": (
         {**HEADER, "views": [{**COPY, "sql": "SELECT * FROM IDENTIFIER('text.`/etc/passwd`')"}]},
         [],
-        "reaches beyond its tables",
+        "uses code or data outside the recorded tables",
     ),
-    "kind": (HEADER, [("what", "t", 1, 1, "[1]", None)], "kind is base, epoch or view, not 'what'"),
-    "no kind": (HEADER, [(None, "t", 1, 1, "[1]", None)], "kind is base, epoch or view, not None"),
-    "no epoch": (HEADER, HISTORY, "it has no epoch of view 'copy'"),
-    "epoch first": (HEADER, [view(1, 1, 1)], "the epoch row of epoch 1 is not before it"),
-    "epoch order": (HEADER, [epoch(2), epoch(1)], "epoch 1 comes after 2"),
-    "epoch number": (HEADER, [("epoch", None, None, 1, None, None)], "an epoch has a number"),
-    "epoch name": (HEADER, [epoch(1, 1, "t")], "there is no recorded view 't'"),
-    "base order": (HEADER, [base(2, 1, 1), base(1, 1, 1)], "transaction 1 comes after 2"),
-    "base late": (HEADER, [base(2, 1, 1), base(None, 1, 1)], "a row of the first state comes after changes"),
-    "base name": (HEADER, [("base", "u", None, 1, "[1]", "{}")], "there is no table 'u'"),
-    "base key": (HEADER, [("base", "t", None, 1, "[1, 2]", "{}")], "its key is a JSON array of 1 values"),
-    "no base key": (HEADER, [("base", "t", None, 1, None, "{}")], "it has no key"),
-    "key and row": (HEADER, [("base", "t", None, 1, "[1]", '{"id": 2}')], "the row's key is not [1]"),
-    "row": (HEADER, [("base", "t", None, 1, "[1]", "{")], "its row is not JSON"),
-    "row kind": (HEADER, [("base", "t", None, 1, "[1]", "[]")], "its row is a JSON object"),
-    "column": (HEADER, [("base", "t", None, 1, "[1]", '{"id": 1, "u": 1}')], "there is no column 'u'"),
+    "kind": (HEADER, [("what", "t", 1, 1, "[1]", None)], "kind must be base, epoch or view, not 'what'"),
+    "no kind": (HEADER, [(None, "t", 1, 1, "[1]", None)], "kind must be base, epoch or view, not None"),
+    "no epoch": (HEADER, HISTORY, "no epoch row for view 'copy'"),
+    "epoch first": (HEADER, [view(1, 1, 1)], "the epoch row of epoch 1 must come before its view rows"),
+    "epoch order": (HEADER, [epoch(2), epoch(1)], "epoch 1 comes after epoch 2"),
+    "epoch number": (HEADER, [("epoch", None, None, 1, None, None)], "an epoch row needs an epoch number"),
+    "epoch name": (HEADER, [epoch(1, 1, "t")], "no recorded view named 't'"),
+    "base order": (HEADER, [base(2, 1, 1), base(1, 1, 1)], "transaction 1 comes after transaction 2"),
+    "base late": (HEADER, [base(2, 1, 1), base(None, 1, 1)], "an initial row (no transaction) comes after a change"),
+    "base name": (HEADER, [("base", "u", None, 1, "[1]", "{}")], "no table named 'u'"),
+    "base key": (HEADER, [("base", "t", None, 1, "[1, 2]", "{}")], "the key must be a JSON array of 1 values"),
+    "no base key": (HEADER, [("base", "t", None, 1, None, "{}")], "the key is missing"),
+    "key and row": (HEADER, [("base", "t", None, 1, "[1]", '{"id": 2}')], "the row does not have the key [1]"),
+    "row": (HEADER, [("base", "t", None, 1, "[1]", "{")], "the row is not valid JSON"),
+    "row kind": (HEADER, [("base", "t", None, 1, "[1]", "[]")], "the row must be a JSON object"),
+    "column": (HEADER, [("base", "t", None, 1, "[1]", '{"id": 1, "u": 1}')], "no column named 'u'"),
     "value": (HEADER, [base(1, 1, "x")], "column 'v': \"x\" does not fit DECIMAL(6,2)"),
     "view value": (HEADER, [epoch(1), view(1, 1, True)], "column 'v': true does not fit DECIMAL(6,2)"),
-    "view name": (HEADER, [epoch(1), ("view", "u", 1, None, "[1]", "{}")], "there is no recorded view 'u'"),
+    "view name": (HEADER, [epoch(1), ("view", "u", 1, None, "[1]", "{}")], "no recorded view named 'u'"),
     "two rows": (
         {**HEADER, "views": [{**COPY, "key": []}]},
         [*HISTORY, epoch(1, 11), ("view", "copy", 1, None, "[]", '{"id": 1, "v": 3}')],
-        "does not have the key it is said to have",
+        "the key of view 'copy' is not unique",
     ),
     "no weight": (
         {**HEADER, "views": [BAG]},
         [epoch(1), ("view", "bag", 1, None, "[0.5]", '{"x": 0.5}')],
-        "says in _weight how often it is there",
+        "needs _weight, its number of copies",
     ),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_file_that_is_wrong_is_refused_with_the_reason(tmp_path: Path, spark: Any, wrong: str) -> None:
+def test_an_invalid_file_is_refused_with_the_reason(tmp_path: Path, spark: Any, wrong: str) -> None:
     header, rows, reason = WRONG[wrong]
     with pytest.raises(BadRecording) as refused:
         tr.check(make(tmp_path / "h", header, rows), spark=spark)
     assert reason in refused.value.reason
 
 
-def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     schema = pa.schema([("a", pa.int64())])
     for name, metadata in (("other", None), ("columns", {"tailrace.recording": json.dumps(HEADER)})):
         with pa.OSFile(str(tmp_path / name), "wb") as file:
             pa.ipc.new_file(file, schema.with_metadata(metadata)).close()
     (tmp_path / "text").write_text("no Arrow at all")
     reasons = {
-        "nosuch": "there is no such file",
-        "text": "it is no whole Arrow file",
-        "other": "it is no recording",
-        "columns": "a recording has the columns kind string",
+        "nosuch": "no such file",
+        "text": "not a complete Arrow file",
+        "other": "not a recording",
+        "columns": "a recording has kind string",
     }
     for name, reason in reasons.items():
         with pytest.raises(BadRecording, match=reason):
             Reader(tmp_path / name)
 
 
-def test_damage_anywhere_is_noticed(tmp_path: Path) -> None:
-    """Whatever byte of a file changes, it is refused, or says what it said before."""
+def test_damage_to_any_byte_is_noticed(tmp_path: Path) -> None:
+    """A file with a changed byte is either refused or has the same content."""
     path = tmp_path / "h"
-    sound = copied(tmp_path / "made", 1, 2, 3)
-    whole = Reader(sound)
-    with Writer(path, Header(whole.header.tables, (RecordedView("copy", "SELECT id, v FROM t", ("id",)),))) as writer:
-        writer.write([line for _, line in whole.lines()])
+    original = Reader(copied(tmp_path / "made", 1, 2, 3))
+    with Writer(
+        path, Header(original.header.tables, (RecordedView("copy", "SELECT id, v FROM t", ("id",)),))
+    ) as writer:
+        writer.write([line for _, line in original.lines()])
         writer.whole = True
-    right, content = everything(path), path.read_bytes()
+    expected, content = everything(path), path.read_bytes()
     noticed = 0
     for at in range(0, len(content), 3):
         path.write_bytes(content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :])
         try:
-            assert everything(path) == right, f"byte {at}"
+            assert everything(path) == expected, f"byte {at}"
         except BadRecording:
             noticed += 1
     assert noticed > len(content) // 12

@@ -1,4 +1,4 @@
-"""Recordings of Tailrace's own runs: every class of view comes out strongly consistent, and all with each other."""
+"""Recordings of Tailrace itself: every class of view is strongly consistent, and all views with each other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 import tailrace as tr
 from tailrace.cli.app import app
 from tailrace.errors import StoreError, UnknownName
-from tailrace.store.commits import PREFIX
+from tailrace.store.commits import EPOCHS
+from tailrace.store.pins import PINS
 from tailrace.verify.history import recorder
 from tailrace.verify.history.history_file import Line, Reader
 from tailrace.verify.history.verdict import Level
@@ -47,7 +48,7 @@ VIEWS = {
 
 
 def random_write(rng: random.Random, db: tr.Database) -> None:
-    """Rows of a few keys put, changed, deleted and put back, one or several together."""
+    """Puts or deletes rows of a few keys, one or several in one transaction."""
     orders = db.table("o")
     match rng.randrange(5):
         case 0:
@@ -71,7 +72,7 @@ def write_until(stop: Callable[[], bool], db: tr.Database, seed: int) -> None:
         random_write(rng, db)
 
 
-def until(condition: Callable[[], Any], what: str) -> None:
+def wait_until(condition: Callable[[], Any], what: str) -> None:
     end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, f"waited for: {what}"
@@ -80,7 +81,7 @@ def until(condition: Callable[[], Any], what: str) -> None:
 
 @contextmanager
 def writing(db: tr.Database, tmp_path: Path) -> Iterator[None]:
-    """Two threads and a process that write all the time."""
+    """Runs two threads and a process that write all the time."""
     stop, flag = threading.Event(), tmp_path / "stop"
     threads = [threading.Thread(target=write_until, args=(stop.is_set, db, seed)) for seed in range(2)]
     code = (
@@ -91,9 +92,9 @@ def writing(db: tr.Database, tmp_path: Path) -> Iterator[None]:
     here = Path(__file__).parent
     path = os.pathsep.join([str(here), str(here.parent), str(here.parent.parent)])
     before = db._store.newest_cut().transaction
-    other = subprocess.Popen([sys.executable, "-c", code, db.path, str(flag)], env={**os.environ, "PYTHONPATH": path})
+    writer = subprocess.Popen([sys.executable, "-c", code, db.path, str(flag)], env={**os.environ, "PYTHONPATH": path})
     try:
-        until(lambda: db._store.newest_cut().transaction > before + 3, "the other process writes")
+        wait_until(lambda: db._store.newest_cut().transaction > before + 3, "the other process writes")
         for thread in threads:
             thread.start()
         yield
@@ -102,7 +103,7 @@ def writing(db: tr.Database, tmp_path: Path) -> Iterator[None]:
         flag.touch()
         for thread in threads:
             thread.join()
-        assert other.wait(60) == 0
+        assert writer.wait(60) == 0
 
 
 @pytest.fixture
@@ -121,18 +122,18 @@ def create(db: tr.Database, *names: str) -> None:
         db.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
 
 
-def test_every_class_of_view_is_strong_while_others_write(db: tr.Database, tmp_path: Path, spark: Any) -> None:
+def test_every_class_of_view_is_strong_during_concurrent_writes(db: tr.Database, tmp_path: Path, spark: Any) -> None:
     create(db, *VIEWS)
-    with writing(db, tmp_path), db.record(tmp_path / "h.arrow") as made:
+    with writing(db, tmp_path), db.record(tmp_path / "h.arrow") as recording:
         for _ in range(3):
             db.refresh()
-    assert made.epochs == 3
-    found = tr.check(tmp_path / "h.arrow", spark=spark)
-    assert found.certified
-    assert found.ok, found.verdict
-    assert (found.verdict.level, found.verdict.snapshot) == (Level.STRONG, True)
-    assert (found.epochs, set(found.verdict.views)) == (4, set(VIEWS))
-    assert found.transactions > found.epochs
+    assert recording.epochs == 3
+    checked = tr.check(tmp_path / "h.arrow", spark=spark)
+    assert checked.certified
+    assert checked.ok, checked.verdict
+    assert (checked.verdict.level, checked.verdict.snapshot) == (Level.STRONG, True)
+    assert (checked.epochs, set(checked.verdict.views)) == (4, set(VIEWS))
+    assert checked.transactions > checked.epochs
 
 
 def test_chosen_views_with_a_task_for_every_shard(db: tr.Database, tmp_path: Path, spark: Any) -> None:
@@ -144,30 +145,30 @@ def test_chosen_views_with_a_task_for_every_shard(db: tr.Database, tmp_path: Pat
             for _ in range(rng.randrange(1, 9)):
                 random_write(rng, db)
             db.refresh()
-    found = tr.check(tmp_path / "h.arrow", spark=spark)
-    assert found.ok, found.verdict
-    assert set(found.verdict.views) == {"over_sums", "projection"}
+    checked = tr.check(tmp_path / "h.arrow", spark=spark)
+    assert checked.ok, checked.verdict
+    assert set(checked.verdict.views) == {"over_sums", "projection"}
     assert {line.name for line in lines(tmp_path / "h.arrow", "base")} <= {"o"}
 
 
 def test_every_epoch_is_recorded_however_late_it_is_read(
     db: tr.Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "EVERY", 3600.0)
+    monkeypatch.setattr(recorder, "POLL_SECONDS", 3600.0)
     create(db, "selection")
     with db.record(tmp_path / "h.arrow"):
-        for number in range(40):  # more than the store remembers otherwise
+        for number in range(40):  # more than the store retains without a pin
             db.table("o").put({"id": number % 2, "c": 1, "x": float(number)})
             db.refresh()
-        assert len(db._store.documents(PREFIX)) == 40
+        assert len(db._store.documents(EPOCHS)) == 40
     epochs = lines(tmp_path / "h.arrow", "epoch")
     assert [line.transaction for line in epochs] == list(range(41))
     shown = [json.loads(line.row or "")["x"] for line in lines(tmp_path / "h.arrow", "view")]
     assert shown == [float(number) for number in range(40)]
     db.table("o").put({"id": 1, "c": 1, "x": 0.5})
     db.refresh()
-    assert len(db._store.documents(PREFIX)) == 32
-    assert db._store.documents("pin:") == {}
+    assert len(db._store.documents(EPOCHS)) == 32
+    assert db._store.documents(PINS) == {}
 
 
 def test_what_cannot_be_recorded(db: tr.Database, tmp_path: Path) -> None:
@@ -180,8 +181,8 @@ def test_what_cannot_be_recorded(db: tr.Database, tmp_path: Path) -> None:
         pass
     with pytest.raises(StoreError, match="'selection' was dropped or replaced"), db.record(tmp_path / "h.arrow"):
         db.drop("selection")
-    assert len(lines(tmp_path / "h.arrow", "epoch")) == 1  # what there was till then
-    assert db._store.documents("pin:") == {}
+    assert len(lines(tmp_path / "h.arrow", "epoch")) == 1  # the file keeps everything up to the drop
+    assert db._store.documents(PINS) == {}
 
 
 def test_the_command_line_records_and_checks(db: tr.Database, tmp_path: Path, spark: Any) -> None:
@@ -189,19 +190,19 @@ def test_the_command_line_records_and_checks(db: tr.Database, tmp_path: Path, sp
     path = tmp_path / "h.arrow"
     command = [sys.executable, "-m", "tailrace", "record", db.path, str(path), "sums", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        until(lambda: db._store.documents("pin:"), "the recording begins")
+        wait_until(lambda: db._store.documents(PINS), "the recording begins")
         for c in (1, 2):
             db.table("o").put({"id": 1, "c": c, "p": "1.50"})
             db.refresh()
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert json.loads(said) == {"path": str(path), "first": 0, "last": 2, "epochs": 2}
+    assert json.loads(output) == {"path": str(path), "first": 0, "last": 2, "epochs": 2}
     assert (path.stat().st_mode & 0o777) == 0o600
     result = CliRunner().invoke(app, ["check", str(path), "--json"])
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert (told["ok"], told["level"], told["snapshot"], told["epochs"]) == (True, "complete", None, 3)
+    document = json.loads(result.stdout)
+    assert (document["ok"], document["level"], document["snapshot"], document["epochs"]) == (True, "complete", None, 3)
     assert "sums: completely consistent" in CliRunner().invoke(app, ["check", str(path)]).stdout
     missing = CliRunner().invoke(app, ["check", str(tmp_path / "nosuch")])
     assert missing.exit_code == 1

@@ -14,15 +14,15 @@ from dataclasses import replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.context import Environment, Relation
-from tailrace.plan.expressions import parse_expr
 from tailrace.plan.build.grouping import Item
-from tailrace.plan.nodes import Generate, Key, Node, OneRow
-from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.plan.build.scope import Entry, Scope
 from tailrace.plan.build.subqueries import restricted
+from tailrace.plan.expressions import parse_expr
+from tailrace.plan.nodes import Generate, Key, Node, OneRow
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, location
+from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.types import Column, fields_of
 
 NOTHING = Relation(OneRow(), Scope(()))
@@ -67,7 +67,7 @@ def _output(word: str, call: exp.Expr, types: Sequence[str]) -> tuple[list[Colum
         return [Column(*field.split(":", 1)) for field in fields_of(first[6:-1])], None
     if base in ("explode", "posexplode", "inline"):
         needed = "an array of structs" if base == "inline" else "an array or a map"
-        raise SqlError(message=f"{word}() needs {needed}, not {first or 'no argument'}", **place(call))
+        raise SqlError(message=f"{word}() needs {needed}, not {first or 'no argument'}", **location(call))
     raise unsupported(f"table-generating function {word}()", call)
 
 
@@ -75,7 +75,7 @@ def _stack_output(call: exp.Expr, types: Sequence[str]) -> tuple[list[Column], K
     """stack(n, a, b, ...): n rows, filled with the arguments one after the other."""
     count = call.expressions[0] if call.expressions else None
     if not isinstance(count, exp.Literal) or not count.is_int or int(count.name) < 1 or len(types) < 2:
-        raise SqlError(message="stack() needs a literal number of rows and at least one value", **place(call))
+        raise SqlError(message="stack() needs a literal number of rows and at least one value", **location(call))
     rows, values = int(count.name), types[1:]
     width = -(-len(values) // rows)
     column_types = [next((t for t in values[i::width] if t != "void"), "void") for i in range(width)]
@@ -122,7 +122,7 @@ def _range(call: exp.Expr) -> Node:
         numbers = []
     if not 1 <= len(numbers) <= 4 or (len(numbers) > 2 and numbers[2] == 0):
         message = "range() needs integers: range(end) or range(start, end, step), with a step other than 0"
-        raise SqlError(message=message, **place(call))
+        raise SqlError(message=message, **location(call))
     start, end, step = (0, numbers[0], 1) if len(numbers) == 1 else (*numbers, 1)[:3]
     count = len(range(start, end, step))
     last = start + (count - 1) * step
@@ -138,7 +138,7 @@ def _with_names(relation: Relation, node: Node, origin: exp.Expr) -> Relation:
     names = [c.name for c in alias.args.get("columns") or ()] if alias is not None else []
     if names and len(names) != len(generated):
         message = f"{len(names)} column aliases for {len(generated)} columns"
-        raise SqlError(message=message, **place(origin))
+        raise SqlError(message=message, **location(origin))
     qualifier = origin.alias.lower() or None
     entries = tuple(Entry(qualifier, n, i) for i, n in enumerate(names or [c.name for c in generated]))
     return Relation(node, relation.scope.beside(Scope(entries), width))
@@ -205,7 +205,7 @@ def spread(relation: Relation, items: Sequence[Item], env: Environment) -> tuple
         names = item.names or [c.name for c in node.output]
         if len(names) != len(node.output):
             message = f"{len(names)} aliases for {len(node.output)} columns of {functions.name(item.tree)}()"
-            raise SqlError(message=message, **place(item.tree))
+            raise SqlError(message=message, **location(item.tree))
         entries = [Entry(None, name, width + i) for i, name in enumerate(names)]
         first_columns[number] = entries[0]
         result += [Item(e.name, e.reference(item.tree)) for e in entries]

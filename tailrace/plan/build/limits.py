@@ -1,7 +1,7 @@
-"""ORDER BY, LIMIT and OFFSET.
+"""Plans ORDER BY, LIMIT and OFFSET.
 
-With LIMIT or OFFSET they are a TopK, which may be ordered by what the query does not show. ORDER BY alone
-changes no row: as far as it speaks of columns that are shown, it is the order in which a view is read.
+With LIMIT or OFFSET, they become a TopK, which may also sort by expressions that are not in the select list. ORDER BY
+alone changes no row: it is only the order in which readers see the view, as far as it names output columns.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from tailrace.errors import SqlError, Unsupported
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.grouping import Item
-from tailrace.plan.joining import selected
-from tailrace.plan.nodes import Node, Order, TopK
-from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.plan.build.scope import Scope, expand_aliases, is_bound, output_name, unknown
 from tailrace.plan.build.windows import has_window
+from tailrace.plan.joining import selected
+from tailrace.plan.nodes import Node, Order, TopK
+from tailrace.plan.sql.dialect import generate, location
+from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.types import is_scalar
 
 
 @dataclass(frozen=True)
 class Sorting:
-    """ORDER BY over a list of items: which item each of its expressions is.
+    """ORDER BY as positions in a list of items: those of the select list, then `hidden`.
 
-    `hidden` are items that the query does not show; they come after those that it does.
+    `hidden` are the ORDER BY expressions that are not in the select list.
     """
 
     order: Order
     hidden: tuple[Item, ...] = ()
 
 
-def bounds(query: exp.Expr) -> tuple[int, int | None]:
-    """OFFSET and LIMIT; (0, None) when there are none."""
+def _bounds(query: exp.Expr) -> tuple[int, int | None]:
+    """OFFSET and LIMIT; (0, None) if the query has neither."""
     offset, limit = query.args.get("offset"), query.args.get("limit")
     if isinstance(limit, exp.Fetch):
-        raise unsupported("FETCH", limit if place(limit) else query, "write LIMIT")
-    return _number(offset, "OFFSET") or 0, _number(limit, "LIMIT")
+        raise unsupported("FETCH", limit if location(limit) else query, "write LIMIT")
+    return _read_number(offset, "OFFSET") or 0, _read_number(limit, "LIMIT")
 
 
-def _number(clause: exp.Expr | None, word: str) -> int | None:
+def _read_number(clause: exp.Expr | None, word: str) -> int | None:
     if clause is None:
         return None
     value = clause.expression.unnest()
@@ -49,55 +49,56 @@ def _number(clause: exp.Expr | None, word: str) -> int | None:
         return None
     if isinstance(value, exp.Literal) and value.is_int:
         return int(value.name)
-    raise SqlError(message=f"{word} needs a whole number, not {generate(value)}", **place(clause))
+    raise SqlError(message=f"{word} needs a whole number, not {generate(value)}", **location(clause))
 
 
 def is_limited(query: exp.Expr) -> bool:
-    return bounds(query) != (0, None)
+    return _bounds(query) != (0, None)
 
 
-def sorting(query: exp.Expr, items: Sequence[Item], scope: Scope) -> Sorting:
-    """The ORDER BY of a query with these items.
+def read_order_by(query: exp.Expr, items: Sequence[Item], scope: Scope) -> Sorting:
+    """Resolves the ORDER BY of a query with this select list.
 
-    As in Spark, a name is that of an item before it is that of a column of FROM.
+    As in Spark, an alias of the select list takes precedence over a column of FROM.
     """
     clause = query.args.get("order")
     if clause is None:
         return Sorting(())
     aliases = {i.name.lower(): i.tree for i in reversed(items)}
-    known = [_canonical(i.tree, scope) for i in items]
+    canonical_texts = [_canonical(i.tree, scope) for i in items]
     order: dict[int, tuple[int, bool, bool]] = {}
     hidden: list[Item] = []
     for ordered in clause.expressions:
-        for position in _every(ordered, items) or [_ordinal(ordered.this, items)]:
+        for position in _positions_of_all(ordered, items) or [_ordinal_position(ordered.this, items)]:
             if position is None:
                 tree = expand_aliases(ordered.this, aliases, lambda c: len(c.parts) == 1 and not is_bound(c))
-                _check(tree, items, scope)
+                _check_expression(tree, items, scope)
                 text = _canonical(tree, scope)
-                if text not in known:
-                    known.append(text)
+                if text not in canonical_texts:
+                    canonical_texts.append(text)
                     hidden.append(Item(output_name(tree), tree))
-                position = known.index(text)
-            order.setdefault(position, (position, not ordered.args.get("desc"), bool(ordered.args.get("nulls_first"))))
+                position = canonical_texts.index(text)
+            ascending, nulls_first = not ordered.args.get("desc"), bool(ordered.args.get("nulls_first"))
+            order.setdefault(position, (position, ascending, nulls_first))
     return Sorting(tuple(order.values()), tuple(hidden))
 
 
-def _every(ordered: exp.Expr, items: Sequence[Item]) -> list[int | None]:
-    """The positions of ORDER BY ALL."""
+def _positions_of_all(ordered: exp.Expr, items: Sequence[Item]) -> list[int | None]:
+    """All positions for ORDER BY ALL; empty for anything else."""
     return list(range(len(items))) if isinstance(ordered.this, exp.Var) and ordered.name.upper() == "ALL" else []
 
 
-def _ordinal(tree: exp.Expr, items: Sequence[Item]) -> int | None:
+def _ordinal_position(tree: exp.Expr, items: Sequence[Item]) -> int | None:
     if not (isinstance(tree, exp.Literal) and tree.is_int):
         return None
     number = int(tree.name)
     if not 1 <= number <= len(items):
-        raise SqlError(message=f"ORDER BY {number}: the select list has {len(items)} columns", **place(tree))
+        raise SqlError(message=f"ORDER BY {number}: the select list has {len(items)} columns", **location(tree))
     return number - 1
 
 
-def _check(tree: exp.Expr, items: Sequence[Item], scope: Scope) -> None:
-    """Where ORDER BY decides nothing but the reading, a mistake in it still is one."""
+def _check_expression(tree: exp.Expr, items: Sequence[Item], scope: Scope) -> None:
+    """Checks an ORDER BY expression. Without LIMIT it is in no plan, so nothing else would find a mistake in it."""
     if not has_window(tree):
         refuse_expression(tree)
     for node in tree.find_all(exp.Column):
@@ -107,36 +108,37 @@ def _check(tree: exp.Expr, items: Sequence[Item], scope: Scope) -> None:
 
 
 def _canonical(tree: exp.Expr, scope: Scope) -> str:
-    """Equal for expressions that say the same of the same columns, however these are qualified."""
+    """The expression with columns as positions. Texts are equal even if columns are qualified differently."""
 
     def rewrite(node: exp.Expr) -> exp.Expr:
-        found = scope.find(node) if isinstance(node, exp.Column) and not is_bound(node) and not node.is_star else None
-        if found is None:
+        if not isinstance(node, exp.Column) or is_bound(node) or node.is_star:
             return node
-        return exp.Identifier(this=".".join([f"_{found[0].position}", *(f.name for f in found[1])]), quoted=True)
+        column_and_fields = scope.find(node)
+        if column_and_fields is None:
+            return node
+        entry, fields = column_and_fields
+        return exp.Identifier(this=".".join([f"_{entry.position}", *(f.name for f in fields)]), quoted=True)
 
     return generate(exp.Paren(this=tree.copy()).transform(rewrite).this.unnest())
 
 
-def limited(node: Node, order: Order, query: exp.Expr, shown: int) -> Node:
-    """The rows that LIMIT and OFFSET leave, and of their columns those that are shown."""
-    offset, limit = bounds(query)
+def apply_limit(node: Node, order: Order, query: exp.Expr, width: int) -> Node:
+    """Adds a TopK for LIMIT and OFFSET, then keeps the first `width` columns (drops hidden sort columns)."""
+    offset, limit = _bounds(query)
     if (offset, limit) != (0, None):
         for position, _, _ in order:
             if not is_scalar(node.columns[position].type):
-                reason = "order by its elements or fields"
-                raise Unsupported(
-                    construct="LIMIT over an order by an array, map or struct", reason=reason, **place(query)
-                )
+                construct = "LIMIT over an order by an array, map or struct"
+                raise Unsupported(construct=construct, reason="order by its elements or fields", **location(query))
         node = TopK(node, (), order, offset, limit, False)
-    return selected(node, range(shown))
+    return selected(node, range(width))
 
 
-def readable(order: Order, node: Node) -> Order:
-    """The part of an order by which readers of a view can sort: up to what is not shown, or not a scalar."""
-    found = []
+def readable_order(order: Order, node: Node) -> Order:
+    """The longest prefix of `order` that readers of the view can sort by: only output columns of scalar types."""
+    prefix = []
     for part in order:
         if part[0] >= len(node.columns) or not is_scalar(node.columns[part[0]].type):
             break
-        found.append(part)
-    return tuple(found)
+        prefix.append(part)
+    return tuple(prefix)

@@ -14,16 +14,16 @@ from sqlglot import exp
 
 from tailrace.delta import column
 from tailrace.errors import SqlError
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.context import Environment, Relation
-from tailrace.plan.expressions import cast, parse_expr, refs
 from tailrace.plan.build.generators import NOTHING
 from tailrace.plan.build.grouping import Item, aggregated
+from tailrace.plan.build.scope import Entry, Scope, output_name
+from tailrace.plan.expressions import cast, parse_expr, refs
 from tailrace.plan.joining import filtered
 from tailrace.plan.nodes import Generate, Node, Project
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.sql.refuse import refuse_expression, unsupported
-from tailrace.plan.build.scope import Entry, Scope, output_name
 from tailrace.types import INTEGERS, Column
 
 # For aggregates of these types Spark groups by the pivot column first: a value without rows then gives NULL, even for
@@ -66,7 +66,7 @@ def _pivot(relation: Relation, pivot: exp.Pivot, env: Environment) -> Relation:
         parts = _parts(value, len(columns), env)
         condition = _equal(columns, [cast(p, t) for p, t in zip(parts, types, strict=True)])
         if generate(condition) in seen:
-            raise SqlError(message="PIVOT lists a value twice", **place(value))
+            raise SqlError(message="PIVOT lists a value twice", **location(value))
         seen.add(generate(condition))
         for call in calls:
             name = _value_name(value) if len(calls) == 1 else f"{_value_name(value)}_{call.name}"
@@ -84,7 +84,7 @@ class _Aggregate:
         self.name = tree.alias if isinstance(tree, exp.Alias) else output_name(tree)
         refuse_expression(self.tree)
         if not functions.has_aggregate(self.tree):
-            raise SqlError(message="PIVOT needs an aggregate such as SUM(x)", **place(tree))
+            raise SqlError(message="PIVOT needs an aggregate such as SUM(x)", **location(tree))
         self.text = generate(relation.scope.resolve(self.tree))
         (self.type,) = env.types.of(relation.node.columns, [self.text], [self.tree])
 
@@ -114,7 +114,7 @@ def _parts(value: exp.Expr, count: int, env: Environment) -> list[str]:
     parts = tree.expressions if isinstance(tree, exp.Tuple) and count > 1 else [tree]
     if len(parts) != count:
         message = f"PIVOT over {count} columns needs values of {count} parts, not {len(parts)}"
-        raise SqlError(message=message, **place(value))
+        raise SqlError(message=message, **location(value))
     return [env.resolve(part, NOTHING) for part in parts]
 
 
@@ -154,7 +154,7 @@ def _unpivot(relation: Relation, pivot: exp.Pivot, env: Environment) -> Relation
         if len(texts) != len(value_names):
             count = len(value_names)
             message = f"UNPIVOT into {count} columns needs groups of {count} columns, not {len(texts)}"
-            raise SqlError(message=message, **place(item))
+            raise SqlError(message=message, **location(item))
     columns = relation.node.columns
     kinds = [env.types.of(columns, [texts[i] for _, texts in rows]) for i in range(len(value_names))]
     types = [reduce(env.types.common, row_types) for row_types in kinds]

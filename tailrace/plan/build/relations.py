@@ -1,4 +1,4 @@
-"""FROM: tables, views, subqueries, constants, generated rows and their joins."""
+"""Plans FROM: tables, views, subqueries, VALUES, table functions, and joins of these."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from sqlglot import exp
 
 from tailrace.delta import column
 from tailrace.errors import SqlError
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import place
 from tailrace.plan.build.context import BuildQuery, Environment, Relation
-from tailrace.plan.joining import renamed
 from tailrace.plan.build.generators import NOTHING, is_generator, lateral_join, lateral_view, table_function
-from tailrace.plan.joining import filtered, joined
-from tailrace.plan.nodes import Join, JoinKind, Node, Project
 from tailrace.plan.build.pivot import pivoted
 from tailrace.plan.build.placeholders import has_placeholder
-from tailrace.plan.sql.refuse import refuse_clauses, refuse_relation, unsupported
 from tailrace.plan.build.scope import Entry, Scope, unknown
 from tailrace.plan.build.subqueries import joined_on
 from tailrace.plan.build.values import inline_table
+from tailrace.plan.joining import filtered, joined, renamed
+from tailrace.plan.nodes import Join, JoinKind, Node, Project
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import location
+from tailrace.plan.sql.refuse import refuse_clauses, unsupported, unsupported_relation
 from tailrace.types import Column
 
-_KINDS: dict[tuple[str, str], JoinKind] = {
+_JOIN_KINDS: dict[tuple[str, str], JoinKind] = {
     ("", ""): "inner",
     ("", "INNER"): "inner",
     ("", "CROSS"): "inner",
@@ -41,83 +40,85 @@ _KINDS: dict[tuple[str, str], JoinKind] = {
 }
 
 
-def from_clause(select: exp.Select, env: Environment, build_query: BuildQuery) -> Relation:
+def build_from(select: exp.Select, env: Environment, build_query: BuildQuery) -> Relation:
+    """The relation of a FROM clause with its joins and lateral views; one empty row without FROM."""
     source = select.args.get("from_")
     if source is None:
         return replace(NOTHING, scope=replace(NOTHING.scope, outer=env.outer))
-    relation = _with_joins(_factor(source.this, env, build_query), select, env, build_query)
+    relation = _apply_joins(_build_item(source.this, env, build_query), select, env, build_query)
     for lateral in select.args.get("laterals") or ():
         relation = lateral_view(relation, lateral, env)
     return replace(relation, scope=replace(relation.scope, outer=env.outer))
 
 
-def _with_joins(relation: Relation, owner: exp.Expr, env: Environment, build_query: BuildQuery) -> Relation:
+def _apply_joins(relation: Relation, owner: exp.Expr, env: Environment, build_query: BuildQuery) -> Relation:
     for join in owner.args.get("joins") or ():
         if join.this.args.get("pivots"):
-            reason = "whether it is of the table or of the join is unclear; put either in a subquery"
+            reason = "it could apply to the table or to the join; put one of them in a subquery"
             raise unsupported("PIVOT of a joined table", join, reason)
         if isinstance(join.this, exp.Lateral) and is_generator(join.this.this):
             relation = lateral_join(relation, join, env)
         else:
-            relation = _join(relation, _factor(join.this, env, build_query), join, env)
-        relation = _pivots(relation, join, env)
+            relation = _join_relations(relation, _build_item(join.this, env, build_query), join, env)
+        relation = _apply_pivots(relation, join, env)
     return relation
 
 
-def _pivots(relation: Relation, owner: exp.Expr, env: Environment) -> Relation:
+def _apply_pivots(relation: Relation, owner: exp.Expr, env: Environment) -> Relation:
     for pivot in owner.args.get("pivots") or ():
         relation = pivoted(relation, pivot, env)
     return relation
 
 
-def _factor(node: exp.Expr, env: Environment, build_query: BuildQuery) -> Relation:
+def _build_item(node: exp.Expr, env: Environment, build_query: BuildQuery) -> Relation:
+    """One item of FROM, including the joins nested in it."""
     refuse_clauses(node)
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
         if node.args.get("db"):
-            reason = "a store is one database; leave the part before the dot out"
+            reason = "a store is one database; remove the part before the dot"
             raise unsupported("a qualified name", node, reason)
-        relation = _pivots(_aliased(env.lookup(node), node, node.name), node, env)
-        return _with_joins(relation, node, env, build_query)
+        relation = _apply_pivots(_with_alias(env.lookup(node), node, node.name), node, env)
+        return _apply_joins(relation, node, env, build_query)
     if isinstance(node, exp.Subquery):
-        return _subquery(node, env, build_query)
+        return _build_subquery(node, env, build_query)
     if isinstance(node, exp.Values):
-        return _pivots(_aliased(inline_table(node, env), node, None), node, env)
+        return _apply_pivots(_with_alias(inline_table(node, env), node, None), node, env)
     if isinstance(node, exp.Table | exp.Lateral) and (is_generator(node.this) or functions.name(node.this) == "range"):
-        return _pivots(table_function(node, env), node, env)
-    raise refuse_relation(node)
+        return _apply_pivots(table_function(node, env), node, env)
+    raise unsupported_relation(node)
 
 
-def _subquery(node: exp.Subquery, env: Environment, build_query: BuildQuery) -> Relation:
+def _build_subquery(node: exp.Subquery, env: Environment, build_query: BuildQuery) -> Relation:
     inner = node.this
     if isinstance(inner, exp.Table) or (isinstance(inner, exp.Subquery) and inner.alias):
-        # A join in parentheses: its tables stay in sight unless the whole has an alias.
-        relation = _with_joins(_factor(inner, env, build_query), node, env, build_query)
+        # A join in parentheses: its tables stay visible unless the parentheses have an alias.
+        relation = _apply_joins(_build_item(inner, env, build_query), node, env, build_query)
         if not node.alias:
-            return _pivots(relation, node, env)
+            return _apply_pivots(relation, node, env)
         visible = relation.scope.star()
-        shown = Project(
+        projected = Project(
             relation.node,
             tuple(column(e.position) for e in visible),
             tuple(Column(e.name, relation.node.columns[e.position].type) for e in visible),
         )
-        return _pivots(_aliased(shown, node, None), node, env)
-    relation = _aliased(build_query(inner if not node.args.get("with_") else node, env), node, None)
-    return _with_joins(_pivots(relation, node, env), node, env, build_query)
+        return _apply_pivots(_with_alias(projected, node, None), node, env)
+    relation = _with_alias(build_query(inner if not node.args.get("with_") else node, env), node, None)
+    return _apply_joins(_apply_pivots(relation, node, env), node, env, build_query)
 
 
-def _aliased(source: Node, node: exp.Expr, default: str | None) -> Relation:
+def _with_alias(source: Node, node: exp.Expr, default: str | None) -> Relation:
     alias = node.args.get("alias")
     names = [c.name for c in alias.args.get("columns") or ()] if alias is not None else []
     if alias is not None and names:
         if len(names) != len(source.columns):
             message = f"{len(names)} column aliases for {len(source.columns)} columns"
-            raise SqlError(message=message, **place(alias))
+            raise SqlError(message=message, **location(alias))
         source = renamed(source, names)
     return Relation(source, Scope.of(source, node.alias or default))
 
 
-def _join(left: Relation, right: Relation, join: exp.Join, env: Environment) -> Relation:
-    kind = _KINDS.get(((join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()))
+def _join_relations(left: Relation, right: Relation, join: exp.Join, env: Environment) -> Relation:
+    kind = _JOIN_KINDS.get(((join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()))
     method = (join.args.get("method") or "").upper()
     if kind is None or method not in ("", "NATURAL"):
         words = [join.args.get(k) for k in ("method", "side", "kind")]
@@ -131,7 +132,7 @@ def _join(left: Relation, right: Relation, join: exp.Join, env: Environment) -> 
     on = join.args.get("on")
     condition: list[str] = []
     if on is not None:
-        # The condition sees both sides, whatever the join then shows.
+        # The condition sees the columns of both sides, also in semi and anti joins.
         pairs = Relation(Join(left.node, right.node, "inner", (), (), ()), replace(both, outer=env.outer))
         condition = env.condition(on, pairs, "ON")
         if any(map(has_placeholder, condition)):
@@ -142,7 +143,7 @@ def _join(left: Relation, right: Relation, join: exp.Join, env: Environment) -> 
 
 def _join_nodes(left: Node, right: Node, kind: JoinKind, condition: Sequence[str], env: Environment) -> Node:
     if kind == "inner":
-        # Which tables meet first, and by which keys, is for the rewrite `order_joins`, which sees them all.
+        # The rewrite `order_joins` chooses the join order and the keys, because it sees all tables.
         return filtered(Join(left, right, "inner", (), (), ()), condition)
     return joined(left, right, kind, condition, env.types)
 
@@ -154,41 +155,40 @@ def _shared_names(left: Relation, right: Relation) -> list[str]:
 def _join_using(
     left: Relation, right: Relation, kind: JoinKind, names: Sequence[str], join: exp.Join, env: Environment
 ) -> Relation:
+    """JOIN ... USING: each shared column is visible once, those of the two sides only with a qualifier."""
     width = len(left.node.columns)
-    pairs = [(_using(left, n, join), _using(right, n, join)) for n in names]
-    condition = [f"{column(one.position)} = {column(width + other.position)}" for one, other in pairs]
+    pairs = [(_using_column(left, n, join), _using_column(right, n, join)) for n in names]
+    condition = [f"{column(a.position)} = {column(width + b.position)}" for a, b in pairs]
     node = _join_nodes(left.node, right.node, kind, condition, env)
-    merged = [
-        Entry(None, one.name, width + other.position if kind == "right" else one.position) for one, other in pairs
-    ]
+    shared = [Entry(None, a.name, width + b.position if kind == "right" else a.position) for a, b in pairs]
     if kind == "full":
-        node, merged = _coalesced(node, [(o.name, o.position, width + r.position) for o, r in pairs], env)
-    taken = {id(e) for pair in pairs for e in pair}
-    rest = [replace(e, hidden=e.hidden or id(e) in taken) for e in left.scope.entries]
+        node, shared = _coalesce_pairs(node, [(a.name, a.position, width + b.position) for a, b in pairs], env)
+    using_ids = {id(e) for pair in pairs for e in pair}
+    rest = [replace(e, hidden=e.hidden or id(e) in using_ids) for e in left.scope.entries]
     if kind not in ("semi", "anti"):
-        rest += [replace(e.shifted(width), hidden=e.hidden or id(e) in taken) for e in right.scope.entries]
-    return Relation(node, Scope((*merged, *rest)))
+        rest += [replace(e.shifted(width), hidden=e.hidden or id(e) in using_ids) for e in right.scope.entries]
+    return Relation(node, Scope((*shared, *rest)))
 
 
-def _using(side: Relation, name: str, join: exp.Join) -> Entry:
-    found = side.scope.visible(name)
-    if not found:
+def _using_column(side: Relation, name: str, join: exp.Join) -> Entry:
+    candidates = side.scope.visible(name)
+    if not candidates:
         raise unknown("column", name, [e.name for e in side.scope.star()], _using_origin(join, name))
-    if len(found) > 1:
-        raise SqlError(message=f"column {name!r} of USING is ambiguous", **place(_using_origin(join, name)))
-    return found[0]
+    if len(candidates) > 1:
+        raise SqlError(message=f"column {name!r} of USING is ambiguous", **location(_using_origin(join, name)))
+    return candidates[0]
 
 
 def _using_origin(join: exp.Join, name: str) -> exp.Expr:
     return next((i for i in join.args.get("using") or () if i.name == name), join)
 
 
-def _coalesced(node: Node, pairs: Sequence[tuple[str, int, int]], env: Environment) -> tuple[Node, list[Entry]]:
-    """A FULL join's shared columns: the left one, or the right one where the left side has no row."""
+def _coalesce_pairs(node: Node, pairs: Sequence[tuple[str, int, int]], env: Environment) -> tuple[Node, list[Entry]]:
+    """Adds the shared columns of a FULL join: the left value, or the right one if the left side has no row."""
     width = len(node.columns)
-    texts = [f"COALESCE({column(one)}, {column(other)})" for _, one, other in pairs]
+    texts = [f"COALESCE({column(left)}, {column(right)})" for _, left, right in pairs]
     types = env.types.of(node.columns, texts)
-    extra = tuple(Column(name, kind) for (name, _, _), kind in zip(pairs, types, strict=True))
+    extra = tuple(Column(name, type_) for (name, _, _), type_ in zip(pairs, types, strict=True))
     copied = tuple(column(i) for i in range(width))
     entries = [Entry(None, name, width + i) for i, (name, _, _) in enumerate(pairs)]
     return Project(node, (*copied, *texts), node.columns + extra), entries

@@ -15,13 +15,13 @@ from sqlglot import exp
 from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.build.decorrelate import Decorrelation, Lifted
-from tailrace.plan.sql.dialect import place
 from tailrace.plan.build.emptiness import is_null_if_empty, value_or_empty
 from tailrace.plan.expressions import conjoin, conjuncts, parse_expr, position_of, substitute
 from tailrace.plan.facts import has_at_most_one_row, has_one_row
 from tailrace.plan.joining import joined, selected
 from tailrace.plan.nodes import Aggregate, Call, Filter, Join, JoinKind, Node, Project
 from tailrace.plan.outer import outer_refs, reads_outer, replace_outer_refs
+from tailrace.plan.sql.dialect import location
 from tailrace.plan.sql.refuse import unsupported
 from tailrace.types import is_scalar
 
@@ -48,7 +48,7 @@ def join_scalar(left: Node, plan: Node, outer: Decorrelation, *, drop_nulls: boo
     """
     if len(plan.columns) != 1:
         message = f"a scalar subquery has one column, not {len(plan.columns)}"
-        raise SqlError(message=message, **place(outer.origin))
+        raise SqlError(message=message, **location(outer.origin))
     if not reads_outer(plan, outer.depth) and has_one_row(plan):
         return Join(left, plan, "inner", (), (), ()), column(len(left.columns))
     total = _as_total(plan)

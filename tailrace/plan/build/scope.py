@@ -1,7 +1,7 @@
-"""Names: what a column reference in the user's SQL stands for.
+"""Resolves column references in the user's SQL.
 
-A scope lists the columns that FROM brings into sight. Resolving an expression rewrites its references to
-`_i`, and rewrites the few functions whose *result type* depends on what its arguments are called.
+A scope has the columns that FROM makes visible. Resolving an expression replaces each reference by its position (`_0`,
+`_1`, ...). It also rewrites the few functions whose *result type* depends on the names of their arguments.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from sqlglot import exp
 
 from tailrace.delta import column
 from tailrace.errors import SqlError, UnknownName
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.expressions import operand, with_fields
 from tailrace.plan.nodes import Node
 from tailrace.plan.outer import Outer
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, location
 
 _POSITIONAL = re.compile(r"_\d+\Z")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One column in sight. A hidden one is seen only with its qualifier (`a.k` after JOIN ... USING (k))."""
+    """One visible column. A hidden one is visible only with its qualifier (`a.k` after JOIN ... USING (k))."""
 
     qualifier: str | None
     name: str
@@ -37,16 +37,16 @@ class Entry:
         return replace(self, position=self.position + by)
 
     def reference(self, origin: exp.Expr) -> exp.Column:
-        """A reference that needs no lookup, for what `*` shows: its name alone may be ambiguous."""
-        at = next((n for n in origin.walk() if "line" in n.meta), None)
-        node = exp.Column(this=exp.Identifier(this=self.name, quoted=True).update_positions(at))
+        """A reference that is already resolved, for columns of `*`: a lookup by name could be ambiguous."""
+        positioned = next((n for n in origin.walk() if "line" in n.meta), None)
+        node = exp.Column(this=exp.Identifier(this=self.name, quoted=True).update_positions(positioned))
         node.meta["position"] = self.position
         return node
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The columns in sight; what they lack may be of the query around, `outer`."""
+    """The visible columns. A name that is not among them is looked up in `outer`, the enclosing query."""
 
     entries: tuple[Entry, ...]
     outer: Outer | None = None
@@ -57,70 +57,72 @@ class Scope:
         return cls(tuple(Entry(qualifier and qualifier.lower(), n, i) for i, n in enumerate(names)))
 
     def beside(self, other: Scope, width: int) -> Scope:
-        """Both scopes, over a relation whose first `width` columns are this one's."""
+        """The columns of both scopes, for a join whose first `width` columns belong to this scope."""
         return replace(self, entries=self.entries + tuple(e.shifted(width) for e in other.entries))
 
     def visible(self, name: str) -> list[Entry]:
+        """The columns that `name` without a qualifier can mean."""
         return [e for e in self.entries if not e.hidden and e.name.lower() == name.lower()]
 
     def star(self, qualifier: exp.Expr | None = None) -> list[Entry]:
-        """The columns `*` or `qualifier.*` stands for."""
+        """The columns of `*` or `qualifier.*`."""
         if qualifier is None:
             return [e for e in self.entries if not e.hidden]
-        found = [e for e in self.entries if e.qualifier == qualifier.name.lower()]
-        if not found:
+        entries = [e for e in self.entries if e.qualifier == qualifier.name.lower()]
+        if not entries:
             known = sorted({e.qualifier for e in self.entries if e.qualifier})
             raise unknown("table or alias", qualifier.name, known, qualifier)
-        return found
+        return entries
 
     def find(self, node: exp.Column) -> tuple[Entry, list[exp.Expr]] | None:
-        """The column a reference means and the struct fields read from it; None if there is none.
+        """The referenced column and the struct fields read from it; None if there is no such column.
 
-        As in Spark, `x.y` is column y of x if there is one, else field y of column x.
+        As in Spark, `x.y` is column y of table x if that exists, else field y of column x.
         """
         if "position" in node.meta:
             return Entry(None, node.name, node.meta["position"]), []
         first, *rest = node.parts
         if rest:
-            found = [e for e in self.entries if (e.qualifier, e.name.lower()) == _pair(first, rest[0])]
-            if found:
-                return self._only(found, node), rest[1:]
-        found = self.visible(first.name)
-        return (self._only(found, node), rest) if found else None
+            qualified_name = first.name.lower(), rest[0].name.lower()
+            qualified = [e for e in self.entries if (e.qualifier, e.name.lower()) == qualified_name]
+            if qualified:
+                return self._require_single(qualified, node), rest[1:]
+        candidates = self.visible(first.name)
+        return (self._require_single(candidates, node), rest) if candidates else None
 
-    def _only(self, found: list[Entry], node: exp.Column) -> Entry:
-        if len(found) > 1:
+    def _require_single(self, candidates: list[Entry], node: exp.Column) -> Entry:
+        if len(candidates) > 1:
             text = ".".join(p.name for p in node.parts)
-            owners = [f"{e.qualifier}.{e.name}" if e.qualifier else e.name for e in found]
-            raise SqlError(message=f"column {text!r} is ambiguous: it may be {' or '.join(owners)}", **place(node))
-        return found[0]
+            names = " or ".join(f"{e.qualifier}.{e.name}" if e.qualifier else e.name for e in candidates)
+            raise SqlError(message=f"column {text!r} is ambiguous: it may be {names}", **location(node))
+        return candidates[0]
 
     def resolve(self, tree: exp.Expr) -> exp.Expr:
-        """`tree` over the input's positions, as a new tree; unknown columns raise `UnknownName`."""
+        """A copy of `tree` with references replaced by positions; raises `UnknownName` for an unknown column."""
 
         def rewrite(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Column) or is_bound(node):
                 return node
-            found = self.find(node)
-            if found is None:
-                around = self.outer.reference(node) if self.outer is not None else None
-                if around is None:
-                    raise self._unknown(node)
-                return around
-            entry, fields = found
+            column_and_fields = self.find(node)
+            if column_and_fields is None:
+                outer_reference = self.outer.reference(node) if self.outer is not None else None
+                if outer_reference is None:
+                    raise self._unknown_column(node)
+                return outer_reference
+            entry, fields = column_and_fields
             return with_fields(_reference(entry.position, node), fields)
 
         functions.require_deterministic(tree)
-        return self._named(tree).transform(rewrite)
+        return self._keep_argument_names(tree).transform(rewrite)
 
-    def _unknown(self, node: exp.Column) -> SqlError:
+    def _unknown_column(self, node: exp.Column) -> SqlError:
         text = ".".join(p.name for p in node.parts)
-        if len(node.parts) == 1 and text.lower() in functions.BARE:
+        if len(node.parts) == 1 and text.lower() in functions.PARENTHESES_OPTIONAL:
             return functions.nondeterministic(text.lower(), node)
         return unknown("column", text, sorted({e.name for e in self.entries}), node)
 
-    def _named(self, tree: exp.Expr) -> exp.Expr:
-        """Calls rewritten so that they mean the same once their arguments are called `_i`."""
+    def _keep_argument_names(self, tree: exp.Expr) -> exp.Expr:
+        """Rewrites calls that depend on argument names, so that renaming the arguments to `_i` changes nothing."""
 
         def rewrite(node: exp.Expr) -> exp.Expr:
             word = functions.name(node)
@@ -138,21 +140,22 @@ class Scope:
                 _rename_positional(node)
             return node
 
-        # From the inside out: an argument may itself be such a call.
+        # Innermost calls first: an argument may itself be such a call.
         tree = exp.Paren(this=tree.copy())
         for node in reversed(list(tree.walk(bfs=True))):
-            renamed = rewrite(node)
-            if renamed is not node:
-                node.replace(renamed)
+            rewritten = rewrite(node)
+            if rewritten is not node:
+                node.replace(rewritten)
         return tree.this.pop()  # type: ignore[no-any-return]
 
     def _expand_stars(self, call: exp.Expr, word: str) -> None:
+        """Replaces `*` and `x.*` among the arguments by columns, except in count(*)."""
         arguments: list[exp.Expr] = []
         for argument in call.expressions:
             if isinstance(argument, exp.Star) and word == "count":
                 arguments.append(argument)
             elif word == "count" and argument.is_star:
-                raise SqlError(message="count(x.*) is no SQL; count(*) counts rows", **place(argument))
+                raise SqlError(message="count(x.*) is not supported; use count(*) to count rows", **location(argument))
             elif isinstance(argument, exp.Star) or (isinstance(argument, exp.Column) and argument.is_star):
                 entries = self.star(argument.args.get("table"))
                 arguments += [e.reference(argument) for e in entries]
@@ -162,7 +165,7 @@ class Scope:
 
 
 def unknown(kind: str, text: str, known: Iterable[str], node: exp.Expr) -> UnknownName:
-    return UnknownName(kind=kind, name=text, hint=hint(text, known), **place(node))
+    return UnknownName(kind=kind, name=text, hint=hint(text, known), **location(node))
 
 
 def hint(text: str, known: Iterable[str]) -> str:
@@ -172,95 +175,92 @@ def hint(text: str, known: Iterable[str]) -> str:
 
 
 def output_name(node: exp.Expr) -> str:
-    """What a select item without an alias is called."""
+    """The column name of a select item without an alias."""
     if isinstance(node, exp.Column | exp.Dot):
         return node.name
     return generate(node).lower()
 
 
 def is_bound(node: exp.Column) -> bool:
-    """Whether a reference is a parameter of a lambda around it, not a column."""
+    """Whether a reference is a parameter of an enclosing lambda, not a column."""
     name = node.parts[0].name.lower()
-    around = node.find_ancestor(exp.Lambda)
-    while around is not None:
-        if any(p.name.lower() == name for p in around.expressions):
+    enclosing = node.find_ancestor(exp.Lambda)
+    while enclosing is not None:
+        if any(p.name.lower() == name for p in enclosing.expressions):
             return True
-        around = around.find_ancestor(exp.Lambda)
+        enclosing = enclosing.find_ancestor(exp.Lambda)
     return False
 
 
 def expand_aliases(tree: exp.Expr, aliases: Mapping[str, exp.Expr], applies: Callable[[exp.Column], bool]) -> exp.Expr:
-    """`tree` with the references for which `applies` replaced by the select item of that alias."""
+    """Replaces references to select-list aliases by the aliased expressions, where `applies` is true."""
 
     def rewrite(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column) and not is_bound(node) and not node.is_star:
-            meant = aliases.get(node.parts[0].name.lower())
-            if meant is not None and applies(node):
-                return with_fields(operand(meant), node.parts[1:])
+            aliased = aliases.get(node.parts[0].name.lower())
+            if aliased is not None and applies(node):
+                return with_fields(operand(aliased), node.parts[1:])
         return node
 
     return tree.transform(rewrite)
 
 
-def _pair(qualifier: exp.Expr, name: exp.Expr) -> tuple[str, str]:
-    return qualifier.name.lower(), name.name.lower()
-
-
 def _reference(position: int, origin: exp.Expr) -> exp.Column:
-    at = next((n for n in origin.walk() if "line" in n.meta), None)
-    return exp.Column(this=exp.Identifier(this=column(position)).update_positions(at))
+    positioned = next((n for n in origin.walk() if "line" in n.meta), None)
+    return exp.Column(this=exp.Identifier(this=column(position)).update_positions(positioned))
 
 
 def _named_struct(arguments: list[exp.Expr]) -> exp.Expr:
-    """`struct(a, b + 1)` as `named_struct('a', a, 'col2', b + 1)`, the names that Spark gives.
+    """Rewrites `struct(a, b + 1)` to `named_struct('a', a, 'col2', b + 1)`, with the field names that Spark gives.
 
-    But for `struct(a, a)`: no state can hold two fields of one name, and inside of an expression names mean nothing.
+    `struct(a, a)` differs from Spark: its second field gets another name, because no state can hold two fields of the
+    same name. Inside an expression, field names do not matter.
     """
     pairs: list[exp.Expr] = []
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for index, argument in enumerate(arguments):
         named = isinstance(argument, exp.Alias | exp.Column | exp.Dot)
         name = argument.alias_or_name if named else f"col{index + 1}"
-        name = name if name not in taken else f"{name}_{index + 1}"
-        taken.add(name)
+        name = name if name not in used_names else f"{name}_{index + 1}"
+        used_names.add(name)
         value = argument.this if isinstance(argument, exp.Alias) else argument
         pairs += [exp.Literal.string(name), value.copy()]
     return exp.Anonymous(this="named_struct", expressions=pairs)
 
 
 def _named_zip(arguments: list[exp.Expr]) -> exp.Expr:
-    """`arrays_zip(a, b)` with its fields still called a and b.
+    """Rewrites `arrays_zip(a, b)` so that its fields keep the names a and b.
 
-    Spark calls them after columns, so the columns are made anonymous (`coalesce(a)`), which calls the
-    fields 0 and 1, and the pairs are then named.
+    Spark names the fields after columns. `arrays_zip(coalesce(a), coalesce(b))` has no column names, so its fields are
+    0 and 1; transform() then gives them their names.
     """
     names = [a.name if isinstance(a, exp.Column | exp.Dot) else str(i) for i, a in enumerate(arguments)]
-    hidden = [exp.Anonymous(this="coalesce", expressions=[a.copy()]) for a in arguments]
-    each = exp.to_identifier("z")
+    unnamed = [exp.Anonymous(this="coalesce", expressions=[a.copy()]) for a in arguments]
+    element = exp.to_identifier("z")
     pairs: list[exp.Expr] = []
     for index, name in enumerate(names):
-        field = exp.Dot(this=each.copy(), expression=exp.to_identifier(str(index), quoted=True))
+        field = exp.Dot(this=element.copy(), expression=exp.to_identifier(str(index), quoted=True))
         pairs += [exp.Literal.string(name), field]
     body = exp.Anonymous(this="named_struct", expressions=pairs)
-    zipped = exp.Anonymous(this="arrays_zip", expressions=hidden)
-    return exp.Anonymous(this="transform", expressions=[zipped, exp.Lambda(this=body, expressions=[each])])
+    zipped = exp.Anonymous(this="arrays_zip", expressions=unnamed)
+    return exp.Anonymous(this="transform", expressions=[zipped, exp.Lambda(this=body, expressions=[element])])
 
 
 def _is_list(node: exp.Tuple) -> bool:
-    """Whether (a, b) is what IN, ANY or ALL choose from, and no struct."""
+    """Whether (a, b) is the list of IN, ANY or ALL, not a struct."""
     return isinstance(node.parent, exp.Any | exp.All) or isinstance(node.find_ancestor(exp.In, exp.Lambda), exp.In)
 
 
 def _keep_unit(argument: exp.Expr) -> None:
-    """A unit of time, which is read like a column, stays the word it is."""
+    """Turns a unit of time such as HOUR, which is parsed as a column, into a keyword."""
     if isinstance(argument, exp.Column) and not argument.table and argument.name.lower() in functions.UNITS:
         argument.replace(exp.Var(this=argument.name.upper()))
 
 
 def _rename_positional(node: exp.Lambda) -> None:
-    """A parameter called `_1` gets another name, as `_1` is going to mean a column."""
+    """Renames lambda parameters such as `_1`, because `_1` will mean a column."""
     for parameter in [p for p in node.expressions if _POSITIONAL.match(p.name)]:
-        old = parameter.name
+        old_name = parameter.name
         for identifier in list(node.find_all(exp.Identifier)):
-            if identifier.name == old:
-                identifier.set("this", f"p{old}")
+            if identifier.name == old_name:
+                identifier.set("this", f"p{old_name}")

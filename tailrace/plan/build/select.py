@@ -1,6 +1,6 @@
-"""A query to plan nodes: names resolved, types known, everything that is not maintained yet refused.
+"""Builds the plan of a query: resolves names, finds types, and refuses what cannot be maintained.
 
-The plan says what the query means, close to how it was written; `rewrites` makes it cheap to maintain.
+The plan follows the query as written. The rewrites in `plan/rewrite` then make it cheap to maintain.
 """
 
 from __future__ import annotations
@@ -12,102 +12,113 @@ from typing import NamedTuple
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import place
 from tailrace.plan.build.context import Environment, Relation, Relations
-from tailrace.plan.joining import renamed
 from tailrace.plan.build.generators import arguments_first, generator_item, has_generator, spread
 from tailrace.plan.build.grouping import Item, aggregated
-from tailrace.plan.build.limits import is_limited, limited, readable, sorting
-from tailrace.plan.nodes import Node, Order, Project
+from tailrace.plan.build.limits import apply_limit, is_limited, read_order_by, readable_order
 from tailrace.plan.build.placeholders import Held, cut
-from tailrace.plan.sql.refuse import refuse_by_name, refuse_clauses, refuse_distinct_on, refuse_recursive, refuse_relation, unsupported
-from tailrace.plan.build.relations import from_clause
+from tailrace.plan.build.relations import build_from
 from tailrace.plan.build.scope import Scope, expand_aliases, output_name, unknown
-from tailrace.plan.build.setops import all_distinct, combined
+from tailrace.plan.build.setops import build_set_operation, distinct_rows
 from tailrace.plan.build.subqueries import attached, restricted
-from tailrace.plan.typing import ExpressionFault, Typer, Types
 from tailrace.plan.build.values import inline_table
 from tailrace.plan.build.windows import has_window, over_groups, windowed, with_named
+from tailrace.plan.joining import renamed
+from tailrace.plan.nodes import Node, Order, Project
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import location
+from tailrace.plan.sql.refuse import (
+    refuse_by_name,
+    refuse_clauses,
+    refuse_distinct_on,
+    refuse_recursive,
+    unsupported,
+    unsupported_relation,
+)
+from tailrace.plan.typing import ExpressionFault, Typer, Types
 from tailrace.types import Column, arrow
 
 __all__ = ["Built", "ExpressionFault", "Typer", "Types", "build", "build_view"]
 
 
 class Built(NamedTuple):
-    """A query's plan, and the order of its columns that it is read in."""
+    """A query's plan and its ORDER BY."""
 
     node: Node
     order: Order = ()
 
 
 def build(query: exp.Expr, relations: Relations, typer: Typer | Types) -> Node:
-    """The plan of a view's query. `relations(name)` is the plan of a table or view, or None."""
+    """The plan of a view's query. `relations(name)` returns the plan of a table or view, or None."""
     return build_view(query, relations, typer).node
 
 
 def build_view(query: exp.Expr, relations: Relations, typer: Typer | Types) -> Built:
-    """The plan, and the order that readers of the view see: rows of a relation have none, its readers do."""
+    """The plan and the order in which readers see the view. The plan itself has no row order."""
     types = typer if isinstance(typer, Types) else Types(typer)
     try:
-        node, order = _built(query, Environment(relations, types, {}, _query))
+        node, order = _build_query(query, Environment(relations, types, {}, _build_node))
     except RecursionError:
         raise SqlError(message="the query is nested too deeply") from None
     _require_storable(node, query)
-    return Built(node, readable(order, node))
+    return Built(node, readable_order(order, node))
 
 
 def _require_storable(node: Node, query: exp.Expr) -> None:
-    """A view's columns have names of their own and types that the store holds."""
+    """Raises `SqlError` unless column names are unique and the store can hold all types."""
     seen: set[str] = set()
     for index, item in enumerate(node.columns):
-        at, name = _item_place(query, index, len(node.columns)), item.name.lower()
+        item_location, name = _item_location(query, index, len(node.columns)), item.name.lower()
         if name in seen:
-            message = f"two columns of the view are called {item.name!r}; give one an alias with AS"
-            raise SqlError(message=message, **at)
+            message = f"two columns of the view are named {item.name!r}; give one an alias with AS"
+            raise SqlError(message=message, **item_location)
         if name == "_weight":
-            raise SqlError(message="a column cannot be named '_weight': Tailrace needs the name", **at)
+            raise SqlError(message="the column name '_weight' is reserved; choose another", **item_location)
         if "void" in item.type:
             message = f"column {item.name!r} has no type; write CAST(NULL AS ...)"
-            raise SqlError(message=message, **at)
+            raise SqlError(message=message, **item_location)
         arrow(item.type)
         seen.add(name)
 
 
-def _item_place(query: exp.Expr, index: int, count: int) -> dict[str, int]:
+def _item_location(query: exp.Expr, index: int, count: int) -> dict[str, int]:
+    """The location of a select item; that of the query if stars make items and columns differ."""
     items = query.expressions if isinstance(query, exp.Select) else []
-    return place(items[index] if len(items) == count else query)
+    return location(items[index] if len(items) == count else query)
 
 
-def _query(query: exp.Expr, env: Environment) -> Node:
-    return _built(query, env).node
+def _build_node(query: exp.Expr, env: Environment) -> Node:
+    return _build_query(query, env).node
 
 
-def _built(query: exp.Expr, env: Environment) -> Built:
+def _build_query(query: exp.Expr, env: Environment) -> Built:
     env = _with_ctes(query, env)
     if isinstance(query, exp.Select):
-        return _select(query, env)
+        return _build_select(query, env)
     refuse_clauses(query)
     if isinstance(query, exp.Subquery):
-        inner = _built(query.this, env)
-        return _ordered(inner.node, query, env) if query.args.get("order") or is_limited(query) else inner
+        inner = _build_query(query.this, env)
+        return _apply_order(inner.node, query, env) if query.args.get("order") or is_limited(query) else inner
     if isinstance(query, exp.SetOperation):
         refuse_by_name(query)
-        node = combined(query, _query(query.this, env), _query(query.expression, env), env)
-        return _ordered(node, query, env)
+        node = build_set_operation(query, _build_node(query.this, env), _build_node(query.expression, env), env)
+        return _apply_order(node, query, env)
     if isinstance(query, exp.Values):
-        return _ordered(inline_table(query, env), query, env)
-    raise refuse_relation(query)
+        return _apply_order(inline_table(query, env), query, env)
+    raise unsupported_relation(query)
 
 
-def _ordered(node: Node, query: exp.Expr, env: Environment) -> Built:
-    """ORDER BY and LIMIT of a set operation or of a query in parentheses, which see its columns alone."""
+def _apply_order(node: Node, query: exp.Expr, env: Environment) -> Built:
+    """Applies an ORDER BY and LIMIT that can name only the output columns of `node`.
+
+    Examples are those of a set operation, of VALUES, and of a query in parentheses.
+    """
     relation = Relation(node, Scope.of(node, None))
     items = [Item(e.name, e.reference(query)) for e in relation.scope.entries]
-    sort = sorting(query, items, relation.scope)
+    sort = read_order_by(query, items, relation.scope)
     if is_limited(query):
-        extended = _projected(relation, [*items, *sort.hidden], env) if sort.hidden else node
-        return Built(limited(extended, sort.order, query, len(items)), sort.order)
+        extended = _project(relation, [*items, *sort.hidden], env) if sort.hidden else node
+        return Built(apply_limit(extended, sort.order, query, len(items)), sort.order)
     return Built(node, sort.order)
 
 
@@ -117,73 +128,74 @@ def _with_ctes(query: exp.Expr, env: Environment) -> Environment:
         return env
     refuse_recursive(clause)
     for cte in clause.expressions:
-        node = _query(cte.this, env)
+        node = _build_node(cte.this, env)
         names = [c.name for c in cte.args["alias"].args.get("columns") or ()]
         if names and len(names) != len(node.columns):
             message = f"{len(names)} column names for {len(node.columns)} columns of {cte.alias!r}"
-            raise SqlError(message=message, **place(cte))
+            raise SqlError(message=message, **location(cte))
         env = env.with_cte(cte.alias, renamed(node, names) if names else node)
     return env
 
 
-def _select(select: exp.Select, env: Environment) -> Built:
+def _build_select(select: exp.Select, env: Environment) -> Built:
     refuse_clauses(select)
     refuse_distinct_on(select)
-    relation = from_clause(select, env, _query)
+    relation = build_from(select, env, _build_node)
     where = select.args.get("where")
     if where is not None:
         condition = env.condition(where.this, relation, "WHERE")
         relation = restricted(relation, condition, where.this, "WHERE", env)
-    items = [replace(i, tree=with_named(i.tree, select)) for i in _items(select, relation.scope, env.held)]
+    items = [replace(i, tree=with_named(i.tree, select)) for i in _read_items(select, relation.scope, env.held)]
     if has_generator(items):
-        node = _spread(select, relation, items, env)
-        return _ordered(all_distinct(node) if select.args.get("distinct") else node, select, env)
-    sort = sorting(select, items, relation.scope)
+        node = _build_with_generator(select, relation, items, env)
+        return _apply_order(distinct_rows(node) if select.args.get("distinct") else node, select, env)
+    sort = read_order_by(select, items, relation.scope)
     hidden = [Item(i.name, with_named(i.tree, select)) for i in sort.hidden] if is_limited(select) else []
-    node = _selected(select, relation, items, hidden, env)
+    node = _build_select_list(select, relation, items, hidden, env)
     if select.args.get("distinct") is not None:
         if hidden:
-            raise SqlError(message="ORDER BY of SELECT DISTINCT needs a column that it shows", **place(hidden[0].tree))
-        node = all_distinct(node)
-    return Built(limited(node, sort.order, select, len(items)) if is_limited(select) else node, sort.order)
+            message = "ORDER BY of SELECT DISTINCT can use only expressions of the select list"
+            raise SqlError(message=message, **location(hidden[0].tree))
+        node = distinct_rows(node)
+    return Built(apply_limit(node, sort.order, select, len(items)) if is_limited(select) else node, sort.order)
 
 
-def _spread(select: exp.Select, relation: Relation, items: Sequence[Item], env: Environment) -> Node:
-    """A select list with functions that make rows: grouped first, if it is, then spread."""
+def _build_with_generator(select: exp.Select, relation: Relation, items: Sequence[Item], env: Environment) -> Node:
+    """Plans a select list with a generator such as explode(): first the grouping, if any, then the generator."""
     group, having = select.args.get("group"), select.args.get("having")
     trees = [i.tree for i in items]
     if select.args.get("qualify") or any(has_window(t) for t in trees):
-        raise unsupported("a window function beside explode() and its kin", select, "put one of them in a subquery")
+        raise unsupported("a window function together with a generator", select, "put one of them in a subquery")
     if group is not None or having is not None or any(functions.has_aggregate(t) for t in trees):
         below, items = arguments_first(items)
         relation = Relation(aggregated(relation, below, group, having, env), Scope(()))
-    return _projected(*spread(relation, items, env), env)
+    return _project(*spread(relation, items, env), env)
 
 
-def _selected(
+def _build_select_list(
     select: exp.Select, relation: Relation, items: Sequence[Item], hidden: Sequence[Item], env: Environment
 ) -> Node:
-    """The select list, and after it what only ORDER BY reads: grouped, windowed, qualified, projected."""
-    listed = [*items, *hidden]
-    qualify = _qualify(select, relation.scope, items, env)
+    """Plans grouping, windows, QUALIFY and projection. Output: the select list, then `hidden` items of ORDER BY."""
+    shown = [*items, *hidden]
+    qualify = _read_qualify(select, relation.scope, items, env)
     group, having = select.args.get("group"), select.args.get("having")
-    trees = [i.tree for i in listed] + qualify
+    trees = [i.tree for i in shown] + qualify
     grouped = group is not None or having is not None or any(functions.has_aggregate(t) for t in trees)
     if qualify or any(has_window(t) for t in trees):
         if grouped:
             pieces, trees = over_groups(trees)
             relation = Relation(aggregated(relation, items, group, having, env, pieces), Scope(()))
         relation, trees = windowed(relation, trees, env)
-        for tree in trees[len(listed) :]:
+        for tree in trees[len(shown) :]:
             relation = restricted(relation, env.condition(tree, relation, "QUALIFY"), tree, "QUALIFY", env)
-        listed = [Item(i.name, tree) for i, tree in zip(listed, trees, strict=False)]
+        shown = [Item(i.name, tree) for i, tree in zip(shown, trees, strict=False)]
     elif grouped:
-        return aggregated(relation, items, group, having, env, listed)
-    return _projected(relation, listed, env)
+        return aggregated(relation, items, group, having, env, shown)
+    return _project(relation, shown, env)
 
 
-def _qualify(select: exp.Select, scope: Scope, items: Sequence[Item], env: Environment) -> list[exp.Expr]:
-    """The condition of QUALIFY, which may use aliases of the select list."""
+def _read_qualify(select: exp.Select, scope: Scope, items: Sequence[Item], env: Environment) -> list[exp.Expr]:
+    """The condition of QUALIFY with aliases expanded; empty without QUALIFY."""
     clause = select.args.get("qualify")
     if clause is None:
         return []
@@ -192,31 +204,31 @@ def _qualify(select: exp.Select, scope: Scope, items: Sequence[Item], env: Envir
     return [with_named(tree, select)]
 
 
-def _projected(relation: Relation, items: Sequence[Item], env: Environment) -> Node:
+def _project(relation: Relation, items: Sequence[Item], env: Environment) -> Node:
     relation, texts = attached(relation, [env.resolve(i.tree, relation) for i in items], env)
     types = env.types.of(relation.node.columns, texts, [i.tree for i in items])
-    output = tuple(Column(i.name, kind) for i, kind in zip(items, types, strict=True))
+    output = tuple(Column(i.name, type_) for i, type_ in zip(items, types, strict=True))
     return Project(relation.node, tuple(texts), output)
 
 
-def _items(select: exp.Select, scope: Scope, held: Held) -> list[Item]:
-    """The select list with stars expanded and aliases of earlier items replaced by what they stand for."""
+def _read_items(select: exp.Select, scope: Scope, held: Held) -> list[Item]:
+    """Reads the select list. Expands stars, and replaces aliases of earlier items by their expressions."""
     items: list[Item] = []
     aliases: dict[str, exp.Expr] = {}
     for tree in select.expressions:
         if tree.is_star and not isinstance(tree, exp.Anonymous | exp.Query):
-            items += _star(tree, scope)
+            items += _expand_star(tree, scope)
             continue
-        made = generator_item(tree, len(items))
-        if made is not None:
-            item, reference = made
+        generator = generator_item(tree, len(items))
+        if generator is not None:
+            item, reference = generator
             body = expand_aliases(item.tree, aliases, lambda c: scope.find(c) is None)
             items.append(replace(item, tree=body))
             if reference is not None:
                 aliases.setdefault(reference.name.lower(), reference)
             continue
         if isinstance(tree, exp.Aliases):
-            raise SqlError(message="an expression has one alias", **place(tree))
+            raise SqlError(message="an expression can have only one alias", **location(tree))
         name = tree.alias if isinstance(tree, exp.Alias) else output_name(tree)
         body = cut(tree.this if isinstance(tree, exp.Alias) else tree, held)
         body = expand_aliases(body, aliases, lambda c: scope.find(c) is None)
@@ -226,13 +238,13 @@ def _items(select: exp.Select, scope: Scope, held: Held) -> list[Item]:
     return items
 
 
-def _star(tree: exp.Expr, scope: Scope) -> list[Item]:
+def _expand_star(tree: exp.Expr, scope: Scope) -> list[Item]:
     star = tree if isinstance(tree, exp.Star) else tree.this
     qualifier = None if tree is star else tree.args.get("table")
     entries = scope.star(qualifier)
-    left_out = star.args.get("except_") or ()
-    for item in left_out:
+    excluded = star.args.get("except_") or ()
+    for item in excluded:
         if all(e.name.lower() != item.name.lower() for e in entries):
             raise unknown("column", item.name, [e.name for e in entries], item)
-    names = {item.name.lower() for item in left_out}
-    return [Item(e.name, e.reference(tree)) for e in entries if e.name.lower() not in names]
+    excluded_names = {item.name.lower() for item in excluded}
+    return [Item(e.name, e.reference(tree)) for e in entries if e.name.lower() not in excluded_names]

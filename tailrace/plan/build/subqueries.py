@@ -12,17 +12,17 @@ from dataclasses import replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError, UnknownName
-from tailrace.plan.build.decorrelate import Decorrelation
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.context import Environment, Relation
+from tailrace.plan.build.decorrelate import Decorrelation
+from tailrace.plan.build.membership import Membership, filter_exists, mark_exists
+from tailrace.plan.build.placeholders import has_placeholder, is_placeholder, placeholders
+from tailrace.plan.build.scalar import is_strict, join_scalar
 from tailrace.plan.expressions import operand, parse_expr, refs, remap, shift
 from tailrace.plan.joining import filtered, joined
-from tailrace.plan.build.membership import Membership, filter_exists, mark_exists
 from tailrace.plan.nodes import Join, JoinKind, Node, Project
 from tailrace.plan.outer import Outer, plan_outer_refs
-from tailrace.plan.build.placeholders import has_placeholder, is_placeholder, placeholders
+from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.sql.refuse import unsupported
-from tailrace.plan.build.scalar import is_strict, join_scalar
 from tailrace.types import Column
 
 _LOGICAL = (exp.And, exp.Or, exp.Paren, exp.Not)
@@ -176,7 +176,7 @@ class _SubqueryJoiner:
         operands = [generate(o.unnest()) for o in call.expressions[1:]]
         if len(operands) != len(plan.columns):
             message = f"IN compares {len(operands)} values with a subquery of {len(plan.columns)} columns"
-            raise SqlError(message=message, **place(outer.origin))
+            raise SqlError(message=message, **location(outer.origin))
         return Membership(self.node, operands, outer.lift(plan), outer.types)
 
 

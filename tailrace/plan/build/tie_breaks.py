@@ -15,9 +15,9 @@ from typing import TypeVar
 from sqlglot import exp
 
 from tailrace.errors import Unsupported
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.expressions import parse_expr
 from tailrace.plan.nodes import Call, Key, Node, WindowCall
+from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.ties import EXTREMES_BY, needs_tie_break
 
 C = TypeVar("C", Call, WindowCall)
@@ -29,7 +29,7 @@ def settled(call: C, source: Node, partition: Key, origin: exp.Expr) -> C:
         return call
     if any("map<" in source.columns[p].type for p in call.args[:1]):
         reason = "its order may leave rows equal, and a map cannot break the tie; order by the key"
-        raise Unsupported(construct=f"nondeterministic function {call.function}()", reason=reason, **place(origin))
+        raise Unsupported(construct=f"nondeterministic function {call.function}()", reason=reason, **location(origin))
     tree = parse_expr(call.sql).copy()
     function = next(tree.find_all(exp.Anonymous))
     first = function.expressions[0]

@@ -1,4 +1,4 @@
-"""Constant relations: VALUES, and SELECT without FROM."""
+"""Plans VALUES, a relation of constants."""
 
 from __future__ import annotations
 
@@ -7,32 +7,31 @@ from functools import reduce
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.context import Environment
-from tailrace.plan.expressions import cast, parse_expr
 from tailrace.plan.build.generators import NOTHING
+from tailrace.plan.expressions import cast, parse_expr
 from tailrace.plan.nodes import Generate, Node, Project
+from tailrace.plan.sql.dialect import generate, location
 from tailrace.types import Column
 
 
 def inline_table(values: exp.Values, env: Environment) -> Node:
-    """VALUES (a, b), (c, d): columns col1, col2, ... of the types that all their values widen to."""
+    """VALUES (a, b), (c, d) has columns col1, col2, ..., each of the common type of its values."""
     rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in values.expressions]
     for row in rows:
         if len(row) != len(rows[0]):
-            message = f"a row of VALUES has {len(row)} columns, the first one {len(rows[0])}"
-            raise SqlError(message=message, **place(row[0] if row else values))
+            message = f"a row of VALUES has {len(row)} columns, but the first row has {len(rows[0])}"
+            raise SqlError(message=message, **location(row[0] if row else values))
     texts = [[env.resolve(item, NOTHING) for item in row] for row in rows]
-    flat = env.types.of((), [t for row in texts for t in row], [item for row in rows for item in row])
+    flat_types = env.types.of((), [t for row in texts for t in row], [item for row in rows for item in row])
     width = len(rows[0])
-    types = [reduce(env.types.common, (t for t in flat[i::width] if t != "void"), "void") for i in range(width)]
-    return constant_rows([[cast(t, k) for t, k in zip(row, types, strict=True)] for row in texts], types)
+    types = [reduce(env.types.common, (t for t in flat_types[i::width] if t != "void"), "void") for i in range(width)]
+    return _constant_rows([[cast(text, type_) for text, type_ in zip(row, types, strict=True)] for row in texts], types)
 
 
-def constant_rows(rows: list[list[str]], types: list[str]) -> Node:
-    """The relation of these rows of constants."""
-    output = tuple(Column(f"col{i + 1}", kind) for i, kind in enumerate(types))
+def _constant_rows(rows: list[list[str]], types: list[str]) -> Node:
+    output = tuple(Column(f"col{i + 1}", type_) for i, type_ in enumerate(types))
     if len(rows) == 1:
         return Project(NOTHING.node, tuple(rows[0]), output)
-    made = ", ".join(value for row in rows for value in row)
-    return Generate(NOTHING.node, generate(parse_expr(f"stack({len(rows)}, {made})")), output)
+    values = ", ".join(value for row in rows for value in row)
+    return Generate(NOTHING.node, generate(parse_expr(f"stack({len(rows)}, {values})")), output)

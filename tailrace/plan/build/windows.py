@@ -16,17 +16,17 @@ from sqlglot import exp
 
 from tailrace.delta import column
 from tailrace.errors import Unsupported
-from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import generate, place
 from tailrace.plan.build.context import Environment, Relation
 from tailrace.plan.build.grouping import Item, slots, unwrapped, without_filter
 from tailrace.plan.build.grouping_sets import GROUPING
-from tailrace.plan.nodes import Key, Node, Order, Project, Window, WindowCall, column_of
-from tailrace.plan.ties import ENDS, is_total, lists_peers, over
 from tailrace.plan.build.placeholders import has_placeholder
-from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.plan.build.scope import Entry, is_bound, unknown
 from tailrace.plan.build.tie_breaks import settled
+from tailrace.plan.nodes import Key, Node, Order, Project, Window, WindowCall, column_of
+from tailrace.plan.sql import functions
+from tailrace.plan.sql.dialect import generate, location
+from tailrace.plan.sql.refuse import refuse_expression, unsupported
+from tailrace.plan.ties import ENDS, is_total, lists_peers, over
 from tailrace.types import Column
 
 # Parts of an expression that are not values themselves.
@@ -230,4 +230,4 @@ def _require_deterministic(node: Node, partition: Key, order: Order, call: Windo
         reason = "its ORDER BY leaves rows equal; add the key to ORDER BY, or use a ROWS frame"
     else:
         return
-    raise Unsupported(construct=f"nondeterministic function {call.function}() OVER", reason=reason, **place(window))
+    raise Unsupported(construct=f"nondeterministic function {call.function}() OVER", reason=reason, **location(window))

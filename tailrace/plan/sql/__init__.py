@@ -1,1 +1,1 @@
-"""The text of statements: parsing, names, functions, and clear refusals."""
+"""Reads SQL text: parses it, knows Spark's functions, and refuses what Tailrace does not support."""

@@ -1,11 +1,11 @@
-"""The columns of CREATE TABLE: names, types, the primary key."""
+"""Parses the column list of CREATE TABLE: names, types and the primary key."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from tailrace.errors import SqlError, SyntaxFault, Unsupported
-from tailrace.plan.sql.tokens import Words
+from tailrace.plan.sql.tokens import Location, Words
 from tailrace.types import Column
 
 _TYPES = {
@@ -34,142 +34,153 @@ _TYPES = {
 }
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _SIZED = ("VARCHAR", "CHAR", "CHARACTER")
-_KNOWN = (
-    "a column is BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, BINARY, "
+_SUPPORTED_TYPES = (
+    "use BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, BINARY, "
     "DATE, TIMESTAMP or TIMESTAMP_NTZ"
 )
-_CONSTRAINTS = "a column has a type, NOT NULL (if it is of the key) and PRIMARY KEY only"
-_TABLE_LEVEL = ("PRIMARY", "CONSTRAINT", "FOREIGN", "UNIQUE", "CHECK")
-
-Place = dict[str, int]
+_SUPPORTED_CONSTRAINTS = "a column can have PRIMARY KEY and, if it is a key column, NOT NULL"
+_TABLE_CONSTRAINT_STARTS = ("PRIMARY", "CONSTRAINT", "FOREIGN", "UNIQUE", "CHECK")
 
 
 @dataclass
-class _Draft:
+class _TableDraft:
+    """A CREATE TABLE statement while it is parsed. Key columns may be named before they are defined."""
+
     table: str
     columns: list[Column] = field(default_factory=list)
-    key: list[tuple[str, Place]] = field(default_factory=list)
-    not_null: list[tuple[str, Place]] = field(default_factory=list)
+    key: list[tuple[str, Location]] = field(default_factory=list)
+    not_null: list[tuple[str, Location]] = field(default_factory=list)
 
-    def add(self, name: str, kind: str, at: Place) -> None:
+    def add_column(self, name: str, type_name: str, location: Location) -> None:
         if any(c.name.lower() == name.lower() for c in self.columns):
-            raise SqlError(message=f"table {self.table!r} has two columns named {name!r}", **at)
+            raise SqlError(message=f"table {self.table!r} has two columns named {name!r}", **location)
         if name.lower() == "_weight":
-            raise SqlError(message="a column cannot be named '_weight': Tailrace needs the name", **at)
-        self.columns.append(Column(name, kind))
+            raise SqlError(message="the column name '_weight' is reserved; choose another", **location)
+        self.columns.append(Column(name, type_name))
 
-    def set_key(self, names: list[tuple[str, Place]], at: Place) -> None:
+    def set_key(self, names: list[tuple[str, Location]], location: Location) -> None:
         if self.key:
-            raise SqlError(message=f"table {self.table!r} has two primary keys", **at)
+            raise SqlError(message=f"table {self.table!r} has two primary keys", **location)
         self.key = names
 
-    def finish(self, at: Place) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    def finish(self, location: Location) -> tuple[tuple[Column, ...], tuple[str, ...]]:
         if not self.key:
             advice = "write PRIMARY KEY after a column, or PRIMARY KEY (a, b) after the last one"
-            raise SqlError(message=f"table {self.table!r} has no primary key; {advice}", **at)
-        key = [self._of_key(name, where) for name, where in self.key]
+            raise SqlError(message=f"table {self.table!r} has no primary key; {advice}", **location)
+        key = [self._key_column(name, key_location) for name, key_location in self.key]
         if len(set(key)) < len(key):
-            raise SqlError(message=f"the primary key of {self.table!r} names a column twice", **at)
-        for name, where in self.not_null:
+            raise SqlError(message=f"the primary key of {self.table!r} names a column twice", **location)
+        for name, not_null_location in self.not_null:
             if name not in key:
-                reason = "only primary key columns are checked for NULL"
-                raise Unsupported(construct=f"NOT NULL on column {name!r}", reason=reason, **where)
+                reason = "NULL is rejected only in primary key columns; remove NOT NULL"
+                raise Unsupported(construct=f"NOT NULL on column {name!r}", reason=reason, **not_null_location)
         return tuple(self.columns), tuple(key)
 
-    def _of_key(self, name: str, at: Place) -> str:
+    def _key_column(self, name: str, location: Location) -> str:
+        """The column name as spelled in its definition."""
         for column in self.columns:
             if column.name.lower() == name.lower():
                 return column.name
-        raise SqlError(message=f"primary key column {name!r} is no column of {self.table!r}", **at)
+        raise SqlError(message=f"primary key column {name!r} is not a column of {self.table!r}", **location)
 
 
 def read_columns(words: Words, table: str) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """The parenthesised part of CREATE TABLE: the columns, and the names of the key's."""
-    at = words.place()
-    draft = _Draft(table)
+    """Reads the parenthesised part of CREATE TABLE; returns the columns and the names of the key columns."""
+    location = words.location()
+    draft = _TableDraft(table)
     words.expect("(")
     while True:
-        _read_constraint(words, draft) if words.peek() in _TABLE_LEVEL else _read_column(words, draft)
+        if words.peek() in _TABLE_CONSTRAINT_STARTS:
+            _read_constraint(words, draft)
+        else:
+            _read_column(words, draft)
         if not words.accept(","):
             break
     words.expect(")")
-    return draft.finish(at)
+    return draft.finish(location)
 
 
-def _read_constraint(words: Words, draft: _Draft) -> None:
-    at = words.place()
+def _read_constraint(words: Words, draft: _TableDraft) -> None:
+    location = words.location()
     if words.accept("CONSTRAINT"):
-        words.name("constraint")
+        words.read_name("constraint")
     if not words.accept("PRIMARY", "KEY"):
-        reason = "a table has columns and a primary key only"
-        raise Unsupported(construct=f"constraint {words.peek()}", reason=reason, **words.place())
+        reason = "a table has only columns and a primary key"
+        raise Unsupported(construct=f"constraint {words.peek()}", reason=reason, **words.location())
     words.expect("(")
-    names = [(words.place(), words.name("column"))]
+    key = [_read_key_column(words)]
     while words.accept(","):
-        names.append((words.place(), words.name("column")))
+        key.append(_read_key_column(words))
     words.expect(")")
-    draft.set_key([(name, where) for where, name in names], at)
+    draft.set_key(key, location)
 
 
-def _read_column(words: Words, draft: _Draft) -> None:
-    at, name = words.place(), words.name("column")
-    draft.add(name, _read_type(words), at)
+def _read_key_column(words: Words) -> tuple[str, Location]:
+    location = words.location()
+    return words.read_name("column"), location
+
+
+def _read_column(words: Words, draft: _TableDraft) -> None:
+    location, name = words.location(), words.read_name("column")
+    draft.add_column(name, _read_type(words), location)
     while words.peek() not in (",", ")", ""):
-        where = words.place()
+        location = words.location()
         if words.accept("PRIMARY", "KEY"):
-            draft.set_key([(name, where)], where)
+            draft.set_key([(name, location)], location)
         elif words.accept("NOT", "NULL"):
-            draft.not_null.append((name, where))
+            draft.not_null.append((name, location))
         elif not words.accept("NULL"):
-            raise Unsupported(construct=f"{words.peek()} on column {name!r}", reason=_CONSTRAINTS, **where)
+            construct = f"{words.peek()} on column {name!r}"
+            raise Unsupported(construct=construct, reason=_SUPPORTED_CONSTRAINTS, **location)
 
 
 def _read_type(words: Words) -> str:
-    at, word = words.place(), words.peek()
+    location, word = words.location(), words.peek()
     if word in (",", ")", ""):
         raise words.fault("a type")
     words.next()
     if words.peek() == "<":
-        text = word + _bracketed(words)
-        raise Unsupported(construct=f"type {text}", reason=_KNOWN, **at)
+        text = word + _read_bracketed(words)
+        raise Unsupported(construct=f"type {text}", reason=_SUPPORTED_TYPES, **location)
     if word in _DECIMALS:
-        return _decimal(_sizes(words), at)
+        return _decimal(_read_sizes(words), location)
     if word not in _TYPES:
-        raise Unsupported(construct=f"type {word.lstrip('`')}", reason=_KNOWN, **at)
+        raise Unsupported(construct=f"type {word.lstrip('`')}", reason=_SUPPORTED_TYPES, **location)
     if word in _SIZED:
-        _sizes(words)
+        _read_sizes(words)
     return _TYPES[word]
 
 
-def _decimal(sizes: list[int], at: Place) -> str:
+def _decimal(sizes: list[int], location: Location) -> str:
     precision, scale = [*sizes, 10, 0][:2] if len(sizes) != 1 else (sizes[0], 0)
     if len(sizes) > 2 or not 1 <= precision <= 38 or not 0 <= scale <= precision:
-        raise SqlError(message="DECIMAL(p, s) needs 1 <= p <= 38 and 0 <= s <= p", **at)
+        raise SqlError(message="DECIMAL(p, s) needs 1 <= p <= 38 and 0 <= s <= p", **location)
     return f"decimal({precision},{scale})"
 
 
-def _sizes(words: Words) -> list[int]:
+def _read_sizes(words: Words) -> list[int]:
+    """Reads `(10)` or `(10, 2)` after a type name; empty if there are no parentheses."""
     if not words.accept("("):
         return []
-    sizes = [_size(words)]
+    sizes = [_read_size(words)]
     while words.accept(","):
-        sizes.append(_size(words))
+        sizes.append(_read_size(words))
     words.expect(")")
     return sizes
 
 
-def _size(words: Words) -> int:
+def _read_size(words: Words) -> int:
     if not words.text.isdigit():
         raise words.fault("a number")
     return int(words.next().text)
 
 
-def _bracketed(words: Words) -> str:
-    """The text of `<...>`, for the error that names the type."""
+def _read_bracketed(words: Words) -> str:
+    """Reads `<...>` after a type name, for the error that names the type."""
     text, depth = "", 0
     while True:
         if not words.peek():
-            raise SyntaxFault(message="a type's < has no >", **words.place())
+            raise SyntaxFault(message="'<' of a type is never closed", **words.location())
         word = words.next().text
         depth += word.count("<") - word.count(">")
         text += word.upper()

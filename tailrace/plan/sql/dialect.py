@@ -1,9 +1,9 @@
-"""Spark's SQL, read without translating it.
+"""Parses and generates Spark SQL without translating it.
 
-sqlglot is made to carry SQL from one dialect to another, so its Spark dialect renames functions and adds
-casts. Here an expression must come out as it went in: what it means is for Spark alone to say. So every
-call stays a plain call (`exp.Anonymous`), except where the grammar itself is special (CAST, EXTRACT,
-TRIM, ...), and what Spark 4 reads differently from sqlglot's Spark (`''` in a string) is put right.
+sqlglot translates between dialects, so its Spark dialect renames functions and adds casts. Tailrace must generate an
+expression exactly as it was parsed, because Spark alone defines its meaning. So every function call stays a plain
+call (`exp.Anonymous`), except where the grammar is special (CAST, EXTRACT, TRIM, ...). The dialect below also corrects
+sqlglot where Spark 4 parses differently, such as `''` in a string.
 """
 
 from __future__ import annotations
@@ -25,56 +25,57 @@ _UNCLOSED = re.compile(r"Missing (\S+) from \d+:(\d+)")
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "OVERLAY", "POSITION", "SUBSTRING", "SUBSTR")
 _TYPED_LITERALS = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME")
 
-
-_NO_ITEM = (None, TokenType.R_PAREN, TokenType.FROM, TokenType.WHERE, TokenType.SEMICOLON)
-# What sqlglot gives no position of its own, though errors point at it.
-_STAMPED = (
+_LIST_ENDS = (None, TokenType.R_PAREN, TokenType.FROM, TokenType.WHERE, TokenType.SEMICOLON)
+# Parser methods whose nodes get no position from sqlglot. Errors need one.
+_WITHOUT_POSITION = (
     "_parse_function_call", "_parse_placeholder", "_parse_select", "parse_set_operation", "_parse_with",
     "_parse_join", "_parse_lateral", "_parse_pivot", "_parse_table_sample", "_parse_cube_or_rollup",
     "_parse_grouping_sets",
 )  # fmt: skip
 
 
-def _stamped(parse_part: Callable[..., Any]) -> Callable[..., Any]:
-    """A parser method whose node also knows the token it began with."""
+def _with_position(parse_part: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a parser method so that its node records the position of its first token."""
 
     def parse(self: Any, *args: Any, **kwargs: Any) -> Any:
         token = self._curr
-        found = parse_part(self, *args, **kwargs)
-        # A query modifier comes as (argument, node).
-        node = found[1] if isinstance(found, tuple) else found
+        parsed = parse_part(self, *args, **kwargs)
+        # The parser of a query modifier returns (argument, node).
+        node = parsed[1] if isinstance(parsed, tuple) else parsed
         if isinstance(node, exp.Expr) and token is not None and "line" not in node.meta:
             node.update_positions(token)
-        return found
+        return parsed
 
     return parse
 
 
 class Verbatim(Spark):
-    """Spark SQL in which a function call is generated exactly as it was parsed."""
+    """Spark SQL that generates a function call exactly as it was parsed."""
 
     class Tokenizer(Spark.Tokenizer):
-        # Spark 4 reads 'it''s' as one string, sqlglot as two that are concatenated without the quote.
+        # Spark 4 reads 'it''s' as one string. sqlglot would read two strings and lose the quote.
         STRING_ESCAPES = ["\\", "'", '"']
 
     class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
         FUNCTIONS: dict[str, Any] = {}
         FUNCTION_PARSERS = {name: Spark.Parser.FUNCTION_PARSERS[name] for name in _SPECIAL_SYNTAX}
-        # array(1, 2)[0] is an element of an array here, not sqlglot's ARRAY[0].
+        # array(1, 2)[0] is an element of an array. sqlglot would parse ARRAY[0].
         ARRAY_CONSTRUCTORS: dict[str, Any] = {}
-        # Not IF, ANY, TRANSFORM: in Spark they are functions like any other.
+        # Without IF, ANY and TRANSFORM, which are ordinary functions in Spark.
         NO_PAREN_FUNCTION_PARSERS = {"CASE": Spark.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
 
-        QUERY_MODIFIER_PARSERS = {token: _stamped(part) for token, part in Spark.Parser.QUERY_MODIFIER_PARSERS.items()}
+        QUERY_MODIFIER_PARSERS = {
+            token: _with_position(part) for token, part in Spark.Parser.QUERY_MODIFIER_PARSERS.items()
+        }
 
         def _parse_pivot_aggregation(self) -> exp.Expr | None:
-            # Spark takes an expression over aggregates, sqlglot a single call.
+            # Spark allows an expression over aggregates, sqlglot only a single call.
             parsed: exp.Expr | None = self._parse_alias(self._parse_bitwise())
             return parsed
 
         def _parse_types(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
-            # In an expression (check_func) Spark has types only before a string, as in DATE '2026-01-31';
-            # sqlglot would also read ARRAY(1, 2)[0] as a type and lose the values.
+            # In an expression (check_func), Spark allows a type only before a string: DATE '2026-01-31'.
+            # sqlglot would also parse ARRAY(1, 2)[0] as a type and lose the values.
             if kwargs.get("check_func") and not self._at_typed_literal():
                 return None
             parsed: exp.Expr | None = super()._parse_types(*args, **kwargs)
@@ -90,12 +91,12 @@ class Verbatim(Spark):
             )
 
     class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
-        # sqlglot's Spark has no TIME and would write TIMESTAMP.
+        # sqlglot would generate TIMESTAMP for TIME.
         TYPE_MAPPING = {**Spark.Generator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
 
 
-for _name in _STAMPED:
-    setattr(Verbatim.Parser, _name, _stamped(getattr(Spark.Parser, _name)))
+for _name in _WITHOUT_POSITION:
+    setattr(Verbatim.Parser, _name, _with_position(getattr(Spark.Parser, _name)))
 
 
 def tokens(sql: str) -> list[Token]:
@@ -106,26 +107,27 @@ def tokens(sql: str) -> list[Token]:
 
 
 def parse(sql: str) -> list[exp.Expr]:
-    """The statements of a text; `SyntaxFault` with line and column if it is not SQL."""
-    found = tokens(sql)
-    _require_items(found)
+    """The syntax trees of all statements; raises `SyntaxFault` with line and column if the text does not parse."""
+    all_tokens = tokens(sql)
+    _require_items(all_tokens)
     try:
-        return [s for s in Verbatim().parser().parse(found, sql) if s is not None]
+        return [s for s in Verbatim().parser().parse(all_tokens, sql) if s is not None]
     except (ParseError, TokenError) as error:
         raise _fault(error, sql) from None
     except RecursionError:
-        raise SyntaxFault(message="it is nested too deeply") from None
+        raise SyntaxFault(message="the statement is nested too deeply") from None
 
 
-def _require_items(found: list[Token]) -> None:
-    """sqlglot passes over the missing item in `a,, b` and in `a, FROM`; Spark does not."""
-    for token, following in zip(found, [*found[1:], None], strict=True):
-        opens = token.token_type in (TokenType.COMMA, TokenType.L_PAREN)
-        after = None if following is None else following.token_type
-        if (opens and after == TokenType.COMMA) or (token.token_type == TokenType.COMMA and after in _NO_ITEM):
+def _require_items(all_tokens: list[Token]) -> None:
+    """Raises `SyntaxFault` for a missing list item, as in `a,, b` and `a, FROM`. sqlglot accepts these."""
+    for token, following in zip(all_tokens, [*all_tokens[1:], None], strict=True):
+        before_item = token.token_type in (TokenType.COMMA, TokenType.L_PAREN)
+        after_comma = token.token_type == TokenType.COMMA
+        next_type = None if following is None else following.token_type
+        if (before_item and next_type == TokenType.COMMA) or (after_comma and next_type in _LIST_ENDS):
             at = following or token
             column = max(at.col - (at.end - at.start), 1)
-            message = f"something is missing before {at.text!r}" if following else "it ends after ','"
+            message = f"a list item is missing before {at.text!r}" if following else "the text ends after ','"
             raise SyntaxFault(message=message, line=at.line, column=column)
 
 
@@ -138,34 +140,37 @@ def _fault(error: ParseError | TokenError, sql: str) -> SyntaxFault:
     if details:
         first = details[0]
         message = _ANSI.sub("", str(first["description"])).rstrip(".")
-        message = _MISSING.sub("something is missing", message)
+        message = _MISSING.sub("a required part is missing", message)
         if first.get("highlight"):
             message = f"{message} near {first['highlight']!r}"
         column = first["col"] - max(len(first.get("highlight") or ""), 1) + 1
         return SyntaxFault(message=message, line=first["line"], column=max(column, 1))
-    found = _UNCLOSED.search(str(error.__cause__ or error))
-    # sqlglot gives the offset where the string begins; of a comment it says nothing.
-    what, offset = (found[1], int(found[2])) if found else ("/*", sql.rfind("/*"))
+    unclosed = _UNCLOSED.search(str(error.__cause__ or error))
+    # sqlglot reports the offset of an unclosed string, but not of an unclosed comment.
+    opening, offset = (unclosed[1], int(unclosed[2])) if unclosed else ("/*", sql.rfind("/*"))
     if 0 <= offset < len(sql):
-        return SyntaxFault(message=f"{what} is opened and never closed", **place_at(sql, offset))
+        return SyntaxFault(message=f"{opening} is never closed", **_location_at(sql, offset))
     return SyntaxFault(message=_ANSI.sub("", str(error)).splitlines()[0])
 
 
-def place_at(sql: str, offset: int) -> dict[str, int]:
+def _location_at(sql: str, offset: int) -> dict[str, int]:
     before = sql[:offset]
     return {"line": before.count("\n") + 1, "column": offset - before.rfind("\n")}
 
 
-def place(node: exp.Expr) -> dict[str, int]:
-    """Line and column (both from 1) where `node` begins in the text, as keywords for an error."""
-    placed = [node] if "line" in node.meta else [n for n in node.walk() if "line" in n.meta]
-    if not placed:
+def location(node: exp.Expr) -> dict[str, int]:
+    """Line and column (both from 1) where `node` begins in the text, as keyword arguments of an error.
+
+    Empty if neither the node nor a descendant has a position.
+    """
+    positioned = [node] if "line" in node.meta else [n for n in node.walk() if "line" in n.meta]
+    if not positioned:
         return {}
-    _, line, column = min(_start(n) for n in placed)
+    _, line, column = min(_start(n) for n in positioned)
     return {"line": line, "column": column}
 
 
 def _start(node: exp.Expr) -> tuple[int, int, int]:
-    # sqlglot's `col` is where a token ends.
+    """Offset, line and column. sqlglot's `col` is the last column of the token."""
     meta = node.meta
     return meta["start"], meta["line"], max(meta["col"] - (meta["end"] - meta["start"]), 1)

@@ -1,6 +1,6 @@
-"""What Tailrace must know of Spark's functions: which aggregate, and which do not depend on their row alone.
+"""Classifies Spark's functions: aggregates, generators, window functions, and nondeterministic functions.
 
-All else about a function (its types, its meaning) is left to Spark.
+Tailrace knows nothing else about a function. Its types and its meaning are left to Spark.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from tailrace.errors import Unsupported
-from tailrace.plan.sql.dialect import place
+from tailrace.plan.sql.dialect import location
 
 
 def _words(text: str) -> frozenset[str]:
@@ -32,7 +32,7 @@ AGGREGATES = _words("""
     vector_sum
 """)
 
-# Maintained by rules of their own (see `arrangements.rule`), which read their argument as a column.
+# Aggregates with their own delta rule (see `rule` in physical/arrangements.py), which reads the argument as a column.
 SIMPLE_AGGREGATES = _words("""
     avg count count_if max mean min std stddev stddev_pop stddev_samp sum var_pop var_samp variance
 """)
@@ -42,7 +42,7 @@ GENERATORS = _words("""
     variant_explode variant_explode_outer
 """)
 
-# Their first of three arguments is a unit, such as HOUR, and no column.
+# With three arguments, the first is a unit of time such as HOUR, not a column.
 UNIT_FIRST = _words("date_add date_diff dateadd datediff timediff timestampadd timestampdiff")
 UNITS = _words("""
     microsecond millisecond second minute hour day dayofyear week month quarter year
@@ -52,7 +52,7 @@ WINDOW_ONLY = _words("""
     counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number
 """)
 
-# `window` may turn one row into several and drops rows without a time, so it is no mere expression.
+# Not scalar functions: `window` may turn one row into several, and drops rows whose time is NULL.
 TIME_WINDOWS = _words("session_window window window_time")
 
 NONDETERMINISTIC = _words("""
@@ -63,22 +63,23 @@ NONDETERMINISTIC = _words("""
     spark_partition_id try_reflect uniform user uuid version
 """)
 
-# Spark reads these without parentheses too, where no column has the name.
-BARE = _words("""
+# Spark also accepts these without parentheses, unless a column has that name.
+PARENTHESES_OPTIONAL = _words("""
     current_date current_time current_timestamp current_user localtime localtimestamp session_user user
 """)
 
-# The answer depends on the order in which rows arrive, which a delta does not keep.
+# The result depends on the order in which rows arrive. A delta does not keep that order.
 ORDER_DEPENDENT = _words("""
     any_value array_agg collect_list collect_set collect_union first first_value last last_value listagg
     string_agg
 """)
 _COLLECTORS = _words("array_agg collect_list collect_set collect_union")
 _SORTERS = _words("array_sort sort_array")
-LISTERS = _words("listagg string_agg")
+STRING_LISTS = _words("listagg string_agg")
 
-# The answer depends also on how parts of a group are merged, so that no order of rows decides it: what to use instead.
-# (Of the other sketches the answer depends on the set of values alone: Spark keeps the least hashes, counters or bits.)
+# The result also depends on how Spark merges partial results, so no row order makes it deterministic. Each value says
+# what to use instead. The sketches not listed here depend only on the set of values: Spark keeps the smallest hashes,
+# counters or bits.
 ESTIMATES: dict[str, str] = {
     **dict.fromkeys(
         _words("approx_percentile percentile_approx kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float"),
@@ -86,11 +87,11 @@ ESTIMATES: dict[str, str] = {
     ),
     **dict.fromkeys(
         _words("kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float"),
-        "use percentile over the rows that the sketches are of",
+        "use percentile over the rows that were sketched",
     ),
     **dict.fromkeys(
         _words("approx_top_k approx_top_k_accumulate approx_top_k_combine"),
-        "count by GROUP BY, and take the first with row_number() or ORDER BY ... LIMIT",
+        "count with GROUP BY, then take the first rows with row_number() or ORDER BY ... LIMIT",
     ),
     **dict.fromkeys(
         _words("hll_sketch_agg hll_union_agg"),
@@ -101,13 +102,13 @@ ESTIMATES: dict[str, str] = {
             tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double
             tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer
         """),
-        "use theta_sketch_agg, or SUM by GROUP BY",
+        "use theta_sketch_agg, or SUM with GROUP BY",
     ),
-    **dict.fromkeys(_words("vector_avg vector_sum"), "use posexplode, and SUM or AVG by position"),
-    "histogram_numeric": "count by GROUP BY width_bucket(...)",
+    **dict.fromkeys(_words("vector_avg vector_sum"), "use posexplode, then SUM or AVG grouped by position"),
+    "histogram_numeric": "count with GROUP BY width_bucket(...)",
 }
 
-# max_by(x, y) skips rows whose y is NULL; every other aggregate skips rows whose first argument is.
+# max_by(x, y) skips rows whose y is NULL. Every other aggregate skips rows whose first argument is NULL.
 SKIPS_BY_SECOND = _words("max_by min_by")
 
 _KEYWORD_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
@@ -124,7 +125,7 @@ _KEYWORD_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
 
 
 def name(node: exp.Expr) -> str | None:
-    """The lower-case name of the function a node calls; None if it is no call."""
+    """The lower-case name of the called function; None if the node is not a call."""
     if isinstance(node, exp.Anonymous):
         return node.name.lower()
     for kind, word in _KEYWORD_NODES:
@@ -138,7 +139,7 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def has_aggregate(node: exp.Expr) -> bool:
-    """Whether a group is aggregated anywhere in the tree; `sum(x) OVER ...` does not, `sum(sum(x)) OVER ...` does."""
+    """Whether the tree aggregates a group: `sum(sum(x)) OVER ...` does (the inner sum), `sum(x) OVER ...` does not."""
     return any(is_aggregate(n) and not _is_windowed(n) for n in node.walk())
 
 
@@ -148,7 +149,7 @@ def _is_windowed(node: exp.Expr) -> bool:
 
 
 def whole_call(node: exp.Expr) -> exp.Expr:
-    """An aggregate with what is written after it: WITHIN GROUP, FILTER, IGNORE NULLS."""
+    """The call including its suffixes: WITHIN GROUP, FILTER, IGNORE NULLS."""
     wrappers = (exp.WithinGroup, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
     while isinstance(node.parent, wrappers) and node.arg_key == "this":
         node = node.parent
@@ -156,7 +157,7 @@ def whole_call(node: exp.Expr) -> exp.Expr:
 
 
 def require_deterministic(tree: exp.Expr) -> None:
-    """`Unsupported` names the first function in `tree` whose value is not decided by its row or group."""
+    """Raises `Unsupported` for the first function in `tree` whose value is not determined by its row or group."""
     for node, word in _calls(tree):
         require_deterministic_call(node, word)
 
@@ -166,28 +167,28 @@ def require_deterministic_call(node: exp.Expr, word: str) -> None:
         raise nondeterministic(word, node)
     require_repeatable(node, word)
     if word in ORDER_DEPENDENT and not _is_ordered(node, word):
-        raise Unsupported(construct=f"nondeterministic function {word}()", reason=_advice(word), **place(node))
+        raise Unsupported(construct=f"nondeterministic function {word}()", reason=_advice(word), **location(node))
 
 
 def require_repeatable(node: exp.Expr, word: str) -> None:
-    """`Unsupported` if the same rows may give several answers, in whatever order they come."""
+    """Raises `Unsupported` if the same rows in the same order may give different results."""
     if word in ESTIMATES:
-        reason = f"its answer depends on how Spark merges parts of a group; {ESTIMATES[word]}"
+        reason = f"its result depends on how Spark merges parts of a group; {ESTIMATES[word]}"
     elif word == "mode" and not _is_ordered(node, word):
-        reason = "which of several most frequent values it takes is not defined; write mode(x, true) for the least"
+        reason = "its result is undefined if several values are most frequent; write mode(x, true) for the smallest"
     elif word == "measure":
-        reason = "it is of metric views, which Tailrace has not; write the aggregate itself"
-        raise Unsupported(construct="measure()", reason=reason, **place(node))
+        reason = "it reads metric views, which Tailrace does not have; write the aggregate itself"
+        raise Unsupported(construct="measure()", reason=reason, **location(node))
     else:
         return
-    raise Unsupported(construct=f"nondeterministic function {word}()", reason=reason, **place(node))
+    raise Unsupported(construct=f"nondeterministic function {word}()", reason=reason, **location(node))
 
 
 def nondeterministic(word: str, node: exp.Expr) -> Unsupported:
     return Unsupported(
         construct=f"nondeterministic function {word}()",
-        reason="its value would change without any row changing; store the value in a column instead",
-        **place(node),
+        reason="its value can change although no row changes; store the value in a column instead",
+        **location(node),
     )
 
 
@@ -203,31 +204,34 @@ def _is_nondeterministic(node: exp.Expr, word: str) -> bool:
     if word == "unix_timestamp":
         return arguments == 0
     if word == "aes_encrypt":
-        # Without its own initialisation vector it draws one, except in ECB mode, which has none.
+        # Without an initialisation vector as argument, Spark draws a random one. ECB mode has none.
         mode = node.expressions[2].name.upper() if arguments > 2 else "GCM"
         return arguments < 5 and mode != "ECB"
     return word in NONDETERMINISTIC
 
 
 def _is_ordered(node: exp.Expr, word: str) -> bool:
+    """Whether the query makes an order-dependent aggregate deterministic."""
     call = whole_call(node)
     parent = call.parent
     if word in _COLLECTORS:
         return parent is not None and name(parent) in _SORTERS and len(parent.expressions) == 1
     if word == "mode" and len(node.expressions) == 2:
-        chosen = node.expressions[1]
-        chosen = chosen.expression if isinstance(chosen, exp.Kwarg | exp.PropertyEQ) else chosen
-        return isinstance(chosen, exp.Boolean) and bool(chosen.this)
-    return word in (*LISTERS, "mode") and isinstance(call, exp.WithinGroup | exp.Filter) and _has_order(call)
+        flag = node.expressions[1]
+        flag = flag.expression if isinstance(flag, exp.Kwarg | exp.PropertyEQ) else flag
+        return isinstance(flag, exp.Boolean) and bool(flag.this)
+    return (
+        word in (*STRING_LISTS, "mode") and isinstance(call, exp.WithinGroup | exp.Filter) and _has_within_group(call)
+    )
 
 
-def _has_order(call: exp.Expr) -> bool:
+def _has_within_group(call: exp.Expr) -> bool:
     return any(isinstance(n, exp.WithinGroup) for n in call.walk() if n is call or n.parent is call)
 
 
 def _advice(word: str) -> str:
     if word in _COLLECTORS:
-        return f"its order is not defined; write sort_array({word}(...))"
-    if word in LISTERS:
-        return "its order is not defined; add WITHIN GROUP (ORDER BY ...)"
-    return "which row it takes is not defined; use min, max, min_by or max_by"
+        return f"its order is undefined; write sort_array({word}(...))"
+    if word in STRING_LISTS:
+        return "its order is undefined; add WITHIN GROUP (ORDER BY ...)"
+    return "it may take the value of any row; use min, max, min_by or max_by"

@@ -1,6 +1,6 @@
-"""SQL that is valid but not maintained yet: each construct is refused by name and place.
+"""Refuses valid SQL that Tailrace cannot maintain yet. Each error has the construct's name and location.
 
-To support one, take its line out of a table here and give it a node in `build`.
+To support a construct, remove its line from a table here and build a node for it in `build`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from sqlglot import exp
 
 from tailrace.errors import Unsupported
 from tailrace.plan.sql import functions
-from tailrace.plan.sql.dialect import place
+from tailrace.plan.sql.dialect import location
 
 NOT_YET = "not maintained incrementally yet"
 
 
 def unsupported(construct: str, node: exp.Expr, reason: str = NOT_YET) -> Unsupported:
-    return Unsupported(construct=construct, reason=reason, **place(node))
+    return Unsupported(construct=construct, reason=reason, **location(node))
 
 
-# Clauses of a query, by sqlglot's argument name, in the order a user would rather hear of them.
+# Clauses of a query, by sqlglot's argument name. The error names the first one that the query has.
 _CLAUSES: dict[str, str] = {
     "sort": "SORT BY",
     "cluster": "CLUSTER BY",
@@ -37,18 +37,18 @@ _CLAUSES: dict[str, str] = {
 
 
 def refuse_clauses(query: exp.Expr) -> None:
-    """Clauses of a SELECT, set operation, subquery or table that need more than a linear operator."""
+    """Refuses unsupported clauses of a SELECT, set operation, subquery or table."""
     for argument, construct in _CLAUSES.items():
         clause = query.args.get(argument)
         if not clause:
             continue
         first = clause[0] if isinstance(clause, list) else clause
-        # A clause of literals alone has places too; one of nothing takes its query's.
-        raise unsupported(construct, first if place(first) else query)
+        # A clause without position is reported at its query.
+        raise unsupported(construct, first if location(first) else query)
 
 
 def refuse_grouping(group: exp.Expr) -> None:
-    """What GROUP BY may say in other dialects."""
+    """Refuses GROUP BY clauses of other dialects."""
     if group.args.get("totals"):
         raise unsupported("WITH TOTALS", group)
 
@@ -60,33 +60,36 @@ def refuse_distinct_on(select: exp.Select) -> None:
 
 
 def refuse_distinct_order(call: exp.Expr, function: exp.Expr) -> None:
-    """LISTAGG(DISTINCT x) WITHIN GROUP (ORDER BY x): Spark cannot compute it beside a FILTER, as groups are."""
+    """Refuses LISTAGG(DISTINCT x) WITHIN GROUP (ORDER BY x).
+
+    Groups are recomputed with FILTER, and Spark cannot combine the two.
+    """
     word = functions.name(function)
     distinct = any(isinstance(a, exp.Distinct) for a in function.expressions)
-    if isinstance(call, exp.WithinGroup) and distinct and word in functions.LISTERS:
+    if isinstance(call, exp.WithinGroup) and distinct and word in functions.STRING_LISTS:
         reason = "write array_join(sort_array(collect_set(...)), ...)"
         raise unsupported(f"{word}(DISTINCT ...) WITHIN GROUP", function, reason)
 
 
 def refuse_expression(tree: exp.Expr) -> None:
-    """Parts of an expression that are no function of one row or one group."""
+    """Refuses an expression that does not depend only on one row or one group."""
     for node in tree.walk(bfs=False):
         refuse_window(node)
-        construct = next((found for found in _constructs(node) if found), None)
+        construct = next((name for name in _refused_constructs(node) if name), None)
         if construct:
             raise unsupported(construct, node)
 
 
 def refuse_window(node: exp.Expr) -> None:
-    """Window functions where SQL has none: outside the select list and QUALIFY, or without OVER."""
+    """Refuses a window function outside the select list and QUALIFY, or without OVER."""
     if isinstance(node, exp.Window):
-        reason = "it may stand in the select list and in QUALIFY; elsewhere, select it in a subquery"
+        reason = "it is allowed in the select list and in QUALIFY; elsewhere, select it in a subquery"
         raise unsupported("window function (OVER) here", node, reason)
     if functions.name(node) in functions.WINDOW_ONLY:
         raise unsupported(f"window function {functions.name(node)}()", node, "it needs OVER (...)")
 
 
-def _constructs(node: exp.Expr) -> Iterator[str | None]:
+def _refused_constructs(node: exp.Expr) -> Iterator[str | None]:
     for check in (_subquery, _generator, _special_function, _parameter):
         yield check(node)
 
@@ -118,9 +121,9 @@ def _parameter(node: exp.Expr) -> str | None:
 
 
 def refuse_by_name(query: exp.Expr) -> None:
-    """Set operations that match columns by name: no Spark SQL."""
+    """Refuses set operations that match columns by name, which Spark SQL does not have."""
     if query.args.get("by_name"):
-        raise unsupported(f"{query.key.upper()} BY NAME", query, "Spark SQL has it by position only")
+        raise unsupported(f"{query.key.upper()} BY NAME", query, "Spark SQL matches columns by position only")
 
 
 def refuse_recursive(with_: exp.Expr) -> None:
@@ -128,8 +131,8 @@ def refuse_recursive(with_: exp.Expr) -> None:
         raise unsupported("WITH RECURSIVE", with_)
 
 
-def refuse_relation(node: exp.Expr) -> Unsupported:
-    """What may stand in FROM besides tables, views and subqueries."""
+def unsupported_relation(node: exp.Expr) -> Unsupported:
+    """The error for an unsupported item of FROM."""
     for kind, describe in _RELATIONS:
         if isinstance(node, kind):
             return unsupported(describe(node), node)

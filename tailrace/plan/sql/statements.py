@@ -1,8 +1,8 @@
-"""SQL text to statements: what the user asks to be done, before anything is looked up.
+"""Parses SQL text into statements. No table or view is looked up here.
 
-Statements other than queries are few and small, so they are read here word by word: every error then has
-its place, and nothing is accepted that is silently ignored later. A query is left to sqlglot (for a view)
-or to Spark (for reading).
+Statements other than queries are few and small, so they are parsed here word by word. This gives every error a
+location, and no part of a statement is accepted and then ignored. sqlglot parses the query of a view; Spark parses a
+query that only reads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class CreateView:
-    """`query_sql` is the text of the query as the user wrote it; `query` its tree."""
+    """`query_sql` is the query as the user wrote it; `query` is its syntax tree."""
 
     name: str
     query_sql: str
@@ -61,7 +61,7 @@ class Describe:
 
 @dataclass(frozen=True)
 class Query:
-    """A query to be run by Spark, which also checks it."""
+    """A query that Spark checks and runs."""
 
     sql: str
 
@@ -69,26 +69,27 @@ class Query:
 Statement = CreateTable | CreateView | Drop | Show | Describe | Query
 
 _QUERY_STARTS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "(")
-_INSTEAD = {
+_ALTERNATIVES = {
     "INSERT": "write rows with db.table(...).put or put_many",
     "UPDATE": "change rows with db.table(...).update or put",
     "DELETE": "remove rows with db.table(...).delete or delete_many",
     "MERGE": "write rows with db.table(...).put_many",
     "TRUNCATE": "remove rows with db.table(...).delete_many",
-    "ALTER": "create another table or view and drop this one",
+    "ALTER": "create a new table or view and drop this one",
     "REFRESH": "call db.refresh(), which refreshes all views together",
     "EXPLAIN": "call db.explain(view)",
 }
-_WRITING = (exp.DML, exp.MultitableInserts, exp.DDL, exp.Command)
-_OTHERWISE = "Tailrace knows CREATE, DROP, SHOW, DESCRIBE and queries"
+_OTHER_SPARK_STATEMENTS = ("SET", "USE", "GRANT", "REVOKE", "CACHE", "ANALYZE", "COMMENT", "LOAD")
+_WRITING_NODES = (exp.DML, exp.MultitableInserts, exp.DDL, exp.Command)
+_SUPPORTED = "Tailrace supports CREATE, DROP, SHOW, DESCRIBE and queries"
 
 
 def parse(sql: str) -> list[Statement]:
-    """The statements of a text, separated by semicolons."""
-    return [_statement(sql, words) for words in _split(sql)]
+    """Parses statements separated by semicolons."""
+    return [_parse_statement(sql, tokens) for tokens in _split_statements(sql)]
 
 
-def _split(sql: str) -> list[list[Token]]:
+def _split_statements(sql: str) -> list[list[Token]]:
     parts: list[list[Token]] = [[]]
     for token in dialect.tokens(sql):
         if token.token_type == TokenType.SEMICOLON:
@@ -98,150 +99,142 @@ def _split(sql: str) -> list[list[Token]]:
     return [part for part in parts if part]
 
 
-def _statement(sql: str, tokens: list[Token]) -> Statement:
+def _parse_statement(sql: str, tokens: list[Token]) -> Statement:
     words = Words(sql, tokens)
     start = words.peek()
     if start in _QUERY_STARTS:
         return Query(sql[tokens[0].start : tokens[-1].end + 1])
     reader = _READERS.get(start)
     if reader is None:
-        raise _refused(words)
+        raise _refusal(words)
     words.next()
     return reader(words)
 
 
-def _refused(words: Words) -> SqlError:
+def _refusal(words: Words) -> SqlError:
+    """`Unsupported` for a statement that Spark has, `SyntaxFault` for anything else."""
     start = words.peek()
-    known = start in _INSTEAD or start in (
-        "SET",
-        "USE",
-        "GRANT",
-        "REVOKE",
-        "CACHE",
-        "ANALYZE",
-        "COMMENT",
-        "LOAD",
-    )
-    if not known:
-        return SyntaxFault(message=f"no statement begins with {words.text!r}; {_OTHERWISE}", **words.place())
-    return Unsupported(construct=start, reason=_INSTEAD.get(start, _OTHERWISE), **words.place())
+    if start not in _ALTERNATIVES and start not in _OTHER_SPARK_STATEMENTS:
+        return SyntaxFault(message=f"no statement begins with {words.text!r}; {_SUPPORTED}", **words.location())
+    return Unsupported(construct=start, reason=_ALTERNATIVES.get(start, _SUPPORTED), **words.location())
 
 
-def _create(words: Words) -> CreateTable | CreateView:
-    at = words.place()
+def _read_create(words: Words) -> CreateTable | CreateView:
+    location = words.location()
     or_replace = words.accept("OR", "REPLACE")
     if words.accept("TABLE"):
         if or_replace:
-            raise Unsupported(construct="CREATE OR REPLACE TABLE", reason="drop the table first", **at)
-        return _create_table(words)
+            raise Unsupported(construct="CREATE OR REPLACE TABLE", reason="drop the table first", **location)
+        return _read_create_table(words)
     if words.accept("MATERIALIZED", "VIEW"):
-        return _create_view(words, or_replace)
+        return _read_create_view(words, or_replace)
     if words.peek() == "VIEW":
-        raise Unsupported(construct="CREATE VIEW", reason="say CREATE MATERIALIZED VIEW", **words.place())
-    raise Unsupported(construct=f"CREATE {words.peek()}", reason=_OTHERWISE, **words.place())
+        raise Unsupported(construct="CREATE VIEW", reason="write CREATE MATERIALIZED VIEW", **words.location())
+    raise Unsupported(construct=f"CREATE {words.peek()}", reason=_SUPPORTED, **words.location())
 
 
-def _create_table(words: Words) -> CreateTable:
+def _read_create_table(words: Words) -> CreateTable:
     if_not_exists = words.accept("IF", "NOT", "EXISTS")
-    name = words.relation()
+    name = words.read_relation()
     if words.peek() == "AS":
-        reason = "create the table with its columns, then put the rows"
-        raise Unsupported(construct="CREATE TABLE ... AS", reason=reason, **words.place())
+        reason = "create the table with its columns, then write rows with db.table(...).put_many"
+        raise Unsupported(construct="CREATE TABLE ... AS", reason=reason, **words.location())
     columns, key = read_columns(words, name)
     if words.peek():
-        reason = "a table has columns and a primary key only"
-        raise Unsupported(construct=f"{words.peek()} in CREATE TABLE", reason=reason, **words.place())
+        reason = "a table has only columns and a primary key"
+        raise Unsupported(construct=f"{words.peek()} in CREATE TABLE", reason=reason, **words.location())
     return CreateTable(name, columns, key, if_not_exists)
 
 
-def _create_view(words: Words, or_replace: bool) -> CreateView:
+def _read_create_view(words: Words, or_replace: bool) -> CreateView:
     if_not_exists = words.accept("IF", "NOT", "EXISTS")
-    name = words.relation()
+    name = words.read_relation()
     if words.peek() == "(":
-        reason = "name the columns in its SELECT, with AS"
-        raise Unsupported(construct="a column list of a view", reason=reason, **words.place())
-    refresh = _refresh(words)
+        reason = "name the columns with AS in the SELECT"
+        raise Unsupported(construct="a column list of a view", reason=reason, **words.location())
+    refresh = _read_refresh(words)
     if words.peek() not in ("AS", ""):
-        reason = "a view has a name, WITH (refresh = ...) and a query only"
-        raise Unsupported(construct=f"{words.peek()} in CREATE MATERIALIZED VIEW", reason=reason, **words.place())
+        reason = "a view has only a name, WITH (refresh = ...) and a query"
+        raise Unsupported(construct=f"{words.peek()} in CREATE MATERIALIZED VIEW", reason=reason, **words.location())
     words.expect("AS")
-    text = words.rest()
-    return CreateView(name, text, parse_query(words.only_rest()), if_not_exists, or_replace, refresh)
+    query_sql = words.rest()
+    return CreateView(name, query_sql, parse_query(words.padded_rest()), if_not_exists, or_replace, refresh)
 
 
-def _refresh(words: Words) -> Refresh:
-    """`WITH (refresh = 'incremental' | 'auto' | 'full')`, the one option a view has."""
+def _read_refresh(words: Words) -> Refresh:
+    """Reads `WITH (refresh = 'incremental' | 'auto' | 'full')`, the only option of a view."""
     if not words.accept("WITH"):
         return "incremental"
     words.expect("(")
-    at, option = words.place(), words.name("option").lower()
+    location, option = words.location(), words.read_name("view option").lower()
     if option != "refresh":
-        raise Unsupported(construct=f"option {option}", reason="a view has one option: refresh", **at)
+        raise Unsupported(construct=f"option {option}", reason="the only option of a view is refresh", **location)
     words.expect("=")
-    at, chosen = words.place(), words.next().text.lower()
+    location, chosen = words.location(), words.next().text.lower()
     policy = next((p for p in POLICIES if p == chosen), None)
     if policy is None:
         known = ", ".join(f"'{p}'" for p in POLICIES)
-        raise Unsupported(construct=f"refresh = {chosen!r}", reason=f"it is one of {known}", **at)
+        raise Unsupported(construct=f"refresh = {chosen!r}", reason=f"use one of {known}", **location)
     words.expect(")")
     return policy
 
 
 def parse_query(sql: str) -> exp.Expr:
-    """The tree of one query, for `build`."""
-    found = dialect.parse(sql)
-    if len(found) != 1 or not isinstance(found[0], exp.Query | exp.Values):
-        where = dialect.place(found[0]) if found else {}
-        raise SyntaxFault(message="a view needs one query (SELECT ...)", **where)
-    return found[0]
+    """Parses the query of a view; the text must be exactly one query."""
+    trees = dialect.parse(sql)
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
+        location = dialect.location(trees[0]) if trees else {}
+        raise SyntaxFault(message="a view needs exactly one query (SELECT ...)", **location)
+    return trees[0]
 
 
-def only_query(found: list[exp.Expr]) -> list[exp.Expr]:
-    """The trees of a text that Spark is to run, if that is all it does: Spark would also write files and tables."""
-    for tree in found:
-        table = isinstance(tree, exp.Alias) and tree.this.name.upper() == "TABLE"  # so sqlglot reads TABLE t
-        if not (table or isinstance(tree, exp.Query | exp.Values)) or tree.find(*_WRITING):
-            raise Unsupported(construct="a statement that is no query", reason=_OTHERWISE, **dialect.place(tree))
-    return found
+def only_query(trees: list[exp.Expr]) -> list[exp.Expr]:
+    """Raises `Unsupported` if a tree is not a query. Required before Spark runs the text: Spark could also write."""
+    for tree in trees:
+        # sqlglot parses TABLE t as an alias.
+        is_table = isinstance(tree, exp.Alias) and tree.this.name.upper() == "TABLE"
+        if not (is_table or isinstance(tree, exp.Query | exp.Values)) or tree.find(*_WRITING_NODES):
+            raise Unsupported(construct="a statement that is not a query", reason=_SUPPORTED, **dialect.location(tree))
+    return trees
 
 
-def _drop(words: Words) -> Drop:
-    at = words.place()
+def _read_drop(words: Words) -> Drop:
+    location = words.location()
     kind: Literal["table", "view"]
     if words.accept("TABLE"):
         kind = "table"
     elif words.accept("MATERIALIZED", "VIEW") or words.accept("VIEW"):
         kind = "view"
     else:
-        raise Unsupported(construct=f"DROP {words.peek()}".strip(), reason="say DROP TABLE or DROP VIEW", **at)
+        raise Unsupported(construct=f"DROP {words.peek()}".strip(), reason="write DROP TABLE or DROP VIEW", **location)
     if_exists = words.accept("IF", "EXISTS")
-    name = words.relation()
-    words.end()
+    name = words.read_relation()
+    words.expect_end()
     return Drop(kind, name, if_exists)
 
 
-def _show(words: Words) -> Show:
-    at, what = words.place(), words.remaining().upper()
+def _read_show(words: Words) -> Show:
+    location, what = words.location(), words.remaining_words().upper()
     if what == "TABLES":
         return Show("tables")
     if what in ("VIEWS", "MATERIALIZED VIEWS"):
         return Show("views")
-    raise Unsupported(construct=f"SHOW {what}".strip(), reason="say SHOW TABLES or SHOW VIEWS", **at)
+    raise Unsupported(construct=f"SHOW {what}".strip(), reason="write SHOW TABLES or SHOW VIEWS", **location)
 
 
-def _describe(words: Words) -> Describe:
+def _read_describe(words: Words) -> Describe:
     words.accept("TABLE")
-    name = words.relation()
-    words.end()
+    name = words.read_relation()
+    words.expect_end()
     return Describe(name)
 
 
 _READERS: dict[str, Callable[[Words], Statement]] = {
-    "CREATE": _create,
-    "DROP": _drop,
-    "SHOW": _show,
-    "DESCRIBE": _describe,
-    "DESC": _describe,
+    "CREATE": _read_create,
+    "DROP": _read_drop,
+    "SHOW": _read_show,
+    "DESCRIBE": _read_describe,
+    "DESC": _read_describe,
 }
 
 __all__ = [

@@ -1,1 +1,1 @@
-"""Spark SQL expressions as Arrow kernels, compiled only where Spark's meaning is certain to be kept."""
+"""Compiles Spark SQL expressions to Arrow kernels, if the result is certain to equal Spark's."""

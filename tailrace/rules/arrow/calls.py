@@ -1,4 +1,4 @@
-"""Functions, by the names Spark has for them: each from typed arguments to a node."""
+"""Compiles calls of Spark SQL functions: from typed arguments to a node."""
 
 from __future__ import annotations
 
@@ -10,116 +10,115 @@ import pyarrow.compute as pc
 
 from tailrace.rules.arrow import choosing, dates, decimals, numbers, operators, strings
 from tailrace.rules.arrow.casts import cast
-from tailrace.rules.arrow.coercion import FLOATS, decimal, is_decimal, normal, parts
-from tailrace.rules.arrow.tree import NULL, Constant, Node, NotMine, call
+from tailrace.rules.arrow.coercion import FLOATS, decimal_parts, decimal_type, is_decimal, normalise_type
+from tailrace.rules.arrow.tree import NULL, Constant, Node, NotCompiled, call
 from tailrace.types import INTEGERS
 
-_PARTS = {
+_DATE_FUNCTIONS = {
     "year": "year", "month": "month", "quarter": "quarter", "day": "day", "dayofmonth": "day",
     "dayofweek": "dayofweek", "dayofyear": "dayofyear", "weekday": "weekday", "weekofyear": "week",
 }  # fmt: skip
-_FIELDS = {
+_EXTRACT_FIELDS = {
     "year": "year", "month": "month", "quarter": "quarter", "day": "day", "week": "week",
     "dayofweek": "dayofweek", "dow": "dayofweek", "doy": "dayofyear",
 }  # fmt: skip
-_TIMES = ("hour", "minute", "second")
+_TIME_FUNCTIONS = ("hour", "minute", "second")
 _HALF_UP = "half_towards_infinity"
-_LIKE = {k.__name__: k for k in (strings.equals, strings.starts, strings.ends, strings.holds, strings.matches)}
 
 
-def function(name: str, arguments: list[Node]) -> Node:
-    """The call `name(arguments)`."""
-    found = _function(name.lower(), arguments)
-    return replace(found, literal=False) if isinstance(found, Constant) else found
+def call_function(name: str, arguments: list[Node]) -> Node:
+    """Compiles `name(arguments)`."""
+    node = _call_function(name.lower(), arguments)
+    return replace(node, literal=False) if isinstance(node, Constant) else node
 
 
-def _function(name: str, arguments: list[Node]) -> Node:
-    if name in _PARTS and len(arguments) == 1:
-        return date_part(_PARTS[name], arguments[0])
-    if name in _TIMES and len(arguments) == 1:
+def _call_function(name: str, arguments: list[Node]) -> Node:
+    if name in _DATE_FUNCTIONS and len(arguments) == 1:
+        return date_part(_DATE_FUNCTIONS[name], arguments[0])
+    if name in _TIME_FUNCTIONS and len(arguments) == 1:
         return time_part(name, arguments[0])
     if name in _CASTS and len(arguments) == 1:
-        return cast(arguments[0], normal(name))
+        return cast(arguments[0], normalise_type(name))
     rule = _FUNCTIONS.get((name, len(arguments))) or _FUNCTIONS.get((name, None))
     if rule is None:
-        raise NotMine(f"{name}()")
+        raise NotCompiled(f"{name}()")
     return rule(*arguments)
 
 
-def extracted(field: str, source: Node) -> Node:
+def extract(field: str, source: Node) -> Node:
     """EXTRACT(field FROM source)."""
     field = field.lower()
     if field in ("hour", "minute"):
         return time_part(field, source)
-    if field not in _FIELDS:
-        raise NotMine(f"EXTRACT({field})")
-    return date_part(_FIELDS[field], source)
+    if field not in _EXTRACT_FIELDS:
+        raise NotCompiled(f"EXTRACT({field})")
+    return date_part(_EXTRACT_FIELDS[field], source)
 
 
 def date_part(name: str, node: Node) -> Node:
-    return call("int", dates.part, _date(node), options=(name,))
+    return call("int", dates.date_part, _as_date(node), options=(name,))
 
 
 def time_part(name: str, node: Node) -> Node:
     if node.type != "timestamp":
-        raise NotMine(f"{name} of {node.type}")
+        raise NotCompiled(f"{name} of {node.type}")
     return call("int", dates.time_part, node, options=(name,))
 
 
-def _date(node: Node) -> Node:
+def _as_date(node: Node) -> Node:
     if node.type not in ("date", "timestamp"):
-        raise NotMine(f"{node.type} as a date")
+        raise NotCompiled(f"{node.type} as a date")
     return cast(node, "date")
 
 
-def shifted(node: Node, amount: int, unit: str) -> Node:
-    """A date or timestamp plus `amount` years, months, days, ..."""
+def add_interval(node: Node, amount: int, unit: str) -> Node:
+    """A date or timestamp plus an interval of `amount` years, months, days, ..."""
     unit = unit.lower().removesuffix("s")
     if unit in ("year", "month"):
         months = amount * (12 if unit == "year" else 1)
-        kernel = {"date": dates.plus_months, "timestamp": dates.timestamp_plus_months}.get(node.type)
+        kernel = {"date": dates.add_months, "timestamp": dates.add_months_to_timestamp}.get(node.type)
         if kernel is None or abs(months) > 100_000:
-            raise NotMine(f"{node.type} and an interval")
+            raise NotCompiled(f"{node.type} and an interval")
         return call(node.type, kernel, node, options=(months,))
     if node.type == "date" and unit == "day" and abs(amount) <= 1_000_000:
-        return call("date", dates.date_plus, node, options=(pa.scalar(amount, pa.int32()),))
+        return call("date", dates.add_days, node, options=(pa.scalar(amount, pa.int32()),))
     micros = {"day": dates.DAY, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}.get(unit)
     if node.type != "timestamp" or micros is None or abs(amount * micros) > 1 << 60:
-        raise NotMine(f"{node.type} and an interval of a {unit}")
-    return call("timestamp", dates.timestamp_plus, node, options=(amount * micros,))
+        raise NotCompiled(f"{node.type} and an interval of a {unit}")
+    return call("timestamp", dates.add_micros, node, options=(amount * micros,))
 
 
 def substring(text: Node, position: Node, length: Node | None) -> Node:
     _require("string", text)
-    first = _integer(position)
-    return call("string", strings.slice_of, text, options=(first, None if length is None else _integer(length)))
+    count = None if length is None else _constant_integer(length)
+    return call("string", strings.substring, text, options=(_constant_integer(position), count))
 
 
 def trim(text: Node, side: str) -> Node:
     _require("string", text)
-    return call("string", strings.trimmed, text, options=(side,))
+    return call("string", strings.trim, text, options=(side,))
 
 
 def like(text: Node, pattern: Node, escape: str) -> Node:
     _require("string", text)
-    name, sought = strings.like(_text(pattern), escape)
-    return call("boolean", _LIKE[name], text, options=(sought,))
+    kernel, sought = strings.plan_like(_constant_text(pattern), escape)
+    return call("boolean", kernel, text, options=(sought,))
 
 
 def concat(*arguments: Node) -> Node:
     _require("string", *arguments)
-    return call("string", strings.joined, *arguments)
+    return call("string", strings.concat, *arguments)
 
 
-def plus_days(date: Node, days: Node) -> Node:
-    return call("date", dates.date_plus, _date(date), _days(days))
+def add_days(date: Node, days: Node) -> Node:
+    return call("date", dates.add_days, _as_date(date), _require_days(days))
 
 
-def minus_days(date: Node, days: Node) -> Node:
-    return call("date", dates.date_minus, _date(date), _days(days))
+def subtract_days(date: Node, days: Node) -> Node:
+    return call("date", dates.subtract_days, _as_date(date), _require_days(days))
 
 
-def _days(node: Node) -> Node:
+def _require_days(node: Node) -> Node:
     _require(("tinyint", "smallint", "int"), node)
     return node
 
@@ -127,36 +126,38 @@ def _days(node: Node) -> Node:
 def _require(types: str | tuple[str, ...], *nodes: Node) -> None:
     for node in nodes:
         if node.type not in ((types,) if isinstance(types, str) else types):
-            raise NotMine(f"{node.type} where {types} is wanted")
+            raise NotCompiled(f"{node.type} where {types} is expected")
 
 
-def _text(node: Node) -> str:
-    if node.type != "string" or not isinstance(node, Constant) or node.python is None:
-        raise NotMine("a text that is not constant")
-    return str(node.python)
+def _constant_text(node: Node) -> str:
+    if node.type != "string" or not isinstance(node, Constant) or node.python_value is None:
+        raise NotCompiled("a non-constant text argument")
+    return str(node.python_value)
 
 
-def _integer(node: Node) -> int:
-    if node.type != "int" or not isinstance(node, Constant) or node.python is None:
-        raise NotMine("a number that is not constant")
-    return int(node.python)
+def _constant_integer(node: Node) -> int:
+    if node.type != "int" or not isinstance(node, Constant) or node.python_value is None:
+        raise NotCompiled("a non-constant integer argument")
+    return int(node.python_value)
 
 
 def _left(text: Node, length: Node) -> Node:
     _require("string", text)
-    return call("string", strings.slice_of, text, options=(1, _integer(length)))
+    return call("string", strings.substring, text, options=(1, _constant_integer(length)))
 
 
 def _right(text: Node, length: Node) -> Node:
     _require("string", text)
-    count = _integer(length)
-    return call("string", strings.slice_of, text, options=(1, 0) if count <= 0 else (-count, None))
+    count = _constant_integer(length)
+    return call("string", strings.substring, text, options=(1, 0) if count <= 0 else (-count, None))
 
 
-def _sought(kernel: Callable[..., object]) -> Callable[[Node, Node], Node]:
+def _text_test(kernel: Callable[..., object]) -> Callable[[Node, Node], Node]:
+    """A rule for startswith, endswith or contains with a constant second argument."""
+
     def rule(text: Node, part: Node) -> Node:
         _require("string", text)
-        return call("boolean", kernel, text, options=(_text(part),))
+        return call("boolean", kernel, text, options=(_constant_text(part),))
 
     return rule
 
@@ -176,16 +177,16 @@ def _abs(node: Node) -> Node:
     return call(node.type, pc.abs, node)
 
 
-def _whole(mode: str) -> Callable[[Node], Node]:
-    """floor or ceil: of integers and floats a bigint, of a decimal one without digits after the point."""
+def _floor_or_ceil(mode: str) -> Callable[[Node], Node]:
+    """A rule for floor or ceil. The result of an integer or float is a bigint, that of a decimal has scale 0."""
 
     def rule(node: Node) -> Node:
         if is_decimal(node.type):
-            p, s = parts(node.type)
+            p, s = decimal_parts(node.type)
             if s == 0:
                 return node
-            kind = decimal(min(p - s + 1, 38), 0)
-            return call(kind, decimals.rounded, node, options=(*parts(kind), mode))
+            kind = decimal_type(min(p - s + 1, 38), 0)
+            return call(kind, decimals.round_to, node, options=(*decimal_parts(kind), mode))
         if node.type in INTEGERS:
             return cast(node, "bigint")
         _require(FLOATS, node)
@@ -195,17 +196,17 @@ def _whole(mode: str) -> Callable[[Node], Node]:
 
 
 def _round(node: Node, to: Node | None = None) -> Node:
-    places = 0 if to is None else _integer(to)
+    places = 0 if to is None else _constant_integer(to)
     if is_decimal(node.type) and places >= 0:
-        p, s = parts(node.type)
+        p, s = decimal_parts(node.type)
         scale = min(s, places)
-        kind = decimal(min(38, p - s + 1 + scale), scale)
+        kind = decimal_type(min(38, p - s + 1 + scale), scale)
         if scale == s:
             return cast(node, kind)
-        return call(kind, decimals.rounded, node, options=(*parts(kind), _HALF_UP))
+        return call(kind, decimals.round_to, node, options=(*decimal_parts(kind), _HALF_UP))
     if node.type in INTEGERS and places >= 0:
         return node
-    raise NotMine(f"round of {node.type}")
+    raise NotCompiled(f"round of {node.type}")
 
 
 def _sign(node: Node) -> Node:
@@ -215,12 +216,12 @@ def _sign(node: Node) -> Node:
 
 def _sqrt(node: Node) -> Node:
     _require((*INTEGERS, *FLOATS), node)
-    return call("double", numbers.root, cast(node, "double"))
+    return call("double", numbers.sqrt, cast(node, "double"))
 
 
 def _isnan(node: Node) -> Node:
     _require(FLOATS, node)
-    return operators.both(operators.negated(operators.is_null(node)), call("boolean", pc.is_nan, node))
+    return operators.logical_and(operators.logical_not(operators.is_null(node)), call("boolean", pc.is_nan, node))
 
 
 def _coalesce(*nodes: Node) -> Node:
@@ -231,7 +232,7 @@ def _coalesce(*nodes: Node) -> Node:
 def _extreme(kernel: Callable[..., object]) -> Callable[..., Node]:
     def rule(*nodes: Node) -> Node:
         if len(nodes) < 2:
-            raise NotMine("one value alone")
+            raise NotCompiled("greatest or least of a single value")
         common = operators.common_type(list(nodes))
         return call(common, kernel, *(cast(n, common) for n in nodes))
 
@@ -243,15 +244,15 @@ def _nullif(left: Node, right: Node) -> Node:
 
 
 def _datediff(end: Node, start: Node) -> Node:
-    return call("int", dates.days_between, _date(end), _date(start))
+    return call("int", dates.days_between, _as_date(end), _as_date(start))
 
 
 def _last_day(node: Node) -> Node:
-    return call("date", dates.last_day, _date(node))
+    return call("date", dates.last_day, _as_date(node))
 
 
 def _add_months(node: Node, months: Node) -> Node:
-    return shifted(_date(node), _integer(months), "month")
+    return add_interval(_as_date(node), _constant_integer(months), "month")
 
 
 _CASTS = ("tinyint", "smallint", "int", "bigint", "float", "double", "string", "date", "boolean")
@@ -260,19 +261,19 @@ _FUNCTIONS: dict[tuple[str, int | None], Callable[..., Node]] = {
     ("coalesce", None): _coalesce,
     ("nvl", 2): _coalesce,
     ("ifnull", 2): _coalesce,
-    ("nvl2", 3): lambda test, yes, no: operators.choose([(operators.negated(operators.is_null(test)), yes)], no),
+    ("nvl2", 3): lambda test, yes, no: operators.choose([(operators.logical_not(operators.is_null(test)), yes)], no),
     ("nullif", 2): _nullif,
     ("greatest", None): _extreme(choosing.greatest),
     ("least", None): _extreme(choosing.least),
     ("isnull", 1): operators.is_null,
-    ("isnotnull", 1): lambda node: operators.negated(operators.is_null(node)),
+    ("isnotnull", 1): lambda node: operators.logical_not(operators.is_null(node)),
     ("isnan", 1): _isnan,
     ("abs", 1): _abs,
-    ("negative", 1): operators.negative,
+    ("negative", 1): operators.negate,
     ("mod", 2): lambda left, right: operators.arithmetic("%", left, right),
-    ("floor", 1): _whole("down"),
-    ("ceil", 1): _whole("up"),
-    ("ceiling", 1): _whole("up"),
+    ("floor", 1): _floor_or_ceil("down"),
+    ("ceil", 1): _floor_or_ceil("up"),
+    ("ceiling", 1): _floor_or_ceil("up"),
     ("round", 1): _round,
     ("round", 2): _round,
     ("sign", 1): _sign,
@@ -289,12 +290,12 @@ _FUNCTIONS: dict[tuple[str, int | None], Callable[..., Node]] = {
     ("ltrim", 1): lambda text: trim(text, "LEADING"),
     ("rtrim", 1): lambda text: trim(text, "TRAILING"),
     ("btrim", 1): lambda text: trim(text, "BOTH"),
-    ("startswith", 2): _sought(strings.starts),
-    ("endswith", 2): _sought(strings.ends),
-    ("contains", 2): _sought(strings.holds),
-    ("date_add", 2): plus_days,
-    ("dateadd", 2): plus_days,
-    ("date_sub", 2): minus_days,
+    ("startswith", 2): _text_test(strings.starts_with),
+    ("endswith", 2): _text_test(strings.ends_with),
+    ("contains", 2): _text_test(strings.contains),
+    ("date_add", 2): add_days,
+    ("dateadd", 2): add_days,
+    ("date_sub", 2): subtract_days,
     ("datediff", 2): _datediff,
     ("date_diff", 2): _datediff,
     ("last_day", 1): _last_day,

@@ -1,4 +1,4 @@
-"""CAST with ANSI mode off: integers wrap, floats are cut off, a decimal with too many digits is NULL."""
+"""CAST with ANSI mode off: integers wrap, floats are truncated, a decimal with too many digits becomes NULL."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.rules.arrow import dates, decimals, numbers
-from tailrace.rules.arrow.coercion import FLOATS, is_decimal, known, parts
-from tailrace.rules.arrow.tree import VOID, Constant, Node, NotMine, Value, call, constant
+from tailrace.rules.arrow.coercion import FLOATS, decimal_parts, is_decimal, is_supported
+from tailrace.rules.arrow.tree import VOID, Constant, Node, NotCompiled, Value, call, constant
 from tailrace.types import INTEGERS, arrow
 
 _BITS = dict(zip(INTEGERS, (8, 16, 32, 64), strict=True))
-_PLAIN_SCALE = 6  # a decimal with more digits after the point may be written as 1E-7
-_EXACT_FLOAT = 1 << 24  # integers up to it are floats
+_PLAIN_SCALE = 6  # Spark may write a decimal with a larger scale in scientific notation, such as 1E-7
+_EXACT_FLOAT = 1 << 24  # a float represents all integers up to this one exactly
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII)
 
@@ -25,8 +25,8 @@ def cast(node: Node, to: str) -> Node:
     """CAST(node AS to)."""
     if node.type == to:
         return node
-    if not known(to):
-        raise NotMine(f"CAST to {to}")
+    if not is_supported(to):
+        raise NotCompiled(f"CAST to {to}")
     if node.type == VOID:
         return constant(to, None)
     if is_decimal(node.type):
@@ -39,61 +39,61 @@ def cast(node: Node, to: str) -> Node:
 
 
 def _from_integer(node: Node, to: str) -> Node:
-    if to == "float" and node.type in ("int", "bigint") and not _is_short(node):
-        # Casting it on to double, Spark may leave out the float, and with it the digits a float loses.
-        raise NotMine("an integer that a float may not hold")
+    if to == "float" and node.type in ("int", "bigint") and not _fits_float(node):
+        # If a cast to double follows, Spark may optimise the cast to float away and keep digits that a float loses.
+        raise NotCompiled("an integer that a float may not represent exactly")
     if to in INTEGERS or to in FLOATS or to == "string":
-        return call(to, as_type, node, options=(arrow(to),))
+        return call(to, cast_unchecked, node, options=(arrow(to),))
     if is_decimal(to):
-        return call(to, integer_to_decimal, node, options=parts(to))
+        return call(to, integer_to_decimal, node, options=decimal_parts(to))
     if to == "boolean":
         return call(to, is_nonzero, node)
-    raise NotMine(f"CAST from {node.type} to {to}")
+    raise NotCompiled(f"CAST from {node.type} to {to}")
 
 
-def _is_short(node: Node) -> bool:
-    return isinstance(node, Constant) and abs(node.python or 0) <= _EXACT_FLOAT
+def _fits_float(node: Node) -> bool:
+    return isinstance(node, Constant) and abs(node.python_value or 0) <= _EXACT_FLOAT
 
 
 def _from_decimal(node: Node, to: str) -> Node:
     if is_decimal(to):
-        return call(to, decimals.rescaled, node, options=parts(to))
+        return call(to, decimals.rescale, node, options=decimal_parts(to))
     if to == "double":
         return call(to, decimals.to_double, node)
     if to in INTEGERS:
         return call(to, decimals.to_integer, node, options=(_BITS[to],))
-    if to == "string" and parts(node.type)[1] <= _PLAIN_SCALE:
-        return call(to, as_type, node, options=(arrow(to),))
-    raise NotMine(f"CAST from {node.type} to {to}")
+    if to == "string" and decimal_parts(node.type)[1] <= _PLAIN_SCALE:
+        return call(to, cast_unchecked, node, options=(arrow(to),))
+    raise NotCompiled(f"CAST from {node.type} to {to}")
 
 
 def _from_float(node: Node, to: str) -> Node:
     if to in FLOATS:
-        return call(to, as_type, node, options=(arrow(to),))
+        return call(to, cast_unchecked, node, options=(arrow(to),))
     if to in INTEGERS:
-        return call(to, numbers.saturated, node, options=(_BITS[to],))
+        return call(to, numbers.float_to_integer, node, options=(_BITS[to],))
     if to == "boolean":
         return call(to, is_nonzero, node)
-    raise NotMine(f"CAST from {node.type} to {to}")
+    raise NotCompiled(f"CAST from {node.type} to {to}")
 
 
 def _from_other(node: Node, to: str) -> Node:
     match node.type, to:
         case "boolean", ("tinyint" | "smallint" | "int" | "bigint" | "float" | "double" | "string"):
-            return call(to, as_type, node, options=(arrow(to),))
+            return call(to, cast_unchecked, node, options=(arrow(to),))
         case "date", "timestamp":
-            return call(to, dates.timestamp_of, node)
+            return call(to, dates.to_timestamp, node)
         case "timestamp", "date":
-            return call(to, dates.date_of, node)
+            return call(to, dates.to_date, node)
         case "date", "string":
             return call(to, date_to_string, node)
         case "string", ("date" | "timestamp") if isinstance(node, Constant):
-            return _time_of(node.python, to)
-    raise NotMine(f"CAST from {node.type} to {to}")
+            return _parse_time(node.python_value, to)
+    raise NotCompiled(f"CAST from {node.type} to {to}")
 
 
-def _time_of(text: str | None, to: str) -> Constant:
-    """A date or timestamp written in full; of all else that Spark accepts here, Spark knows the meaning."""
+def _parse_time(text: str | None, to: str) -> Constant:
+    """Parses a date or timestamp written in full. Spark accepts more formats; those are not compiled."""
     if text is None:
         return constant(to, None)
     try:
@@ -104,16 +104,16 @@ def _time_of(text: str | None, to: str) -> Constant:
             return constant(to, datetime.strptime(text, form).replace(tzinfo=UTC))
     except ValueError:
         pass
-    raise NotMine(f"{text!r} as {to}")
+    raise NotCompiled(f"{text!r} as {to}")
 
 
-def as_type(value: Value, to: pa.DataType) -> Value:
-    """As Arrow casts it: integers keep their low bits."""
+def cast_unchecked(value: Value, to: pa.DataType) -> Value:
+    """Arrow's unsafe cast: integers keep their low bits."""
     return value.cast(to, safe=False)
 
 
 def integer_to_decimal(value: Value, precision: int, scale: int) -> Value:
-    return decimals.rescaled(value.cast(pa.int64()).cast(pa.decimal128(19, 0)), precision, scale)
+    return decimals.rescale(value.cast(pa.int64()).cast(pa.decimal128(19, 0)), precision, scale)
 
 
 def is_nonzero(value: Value) -> Value:
@@ -121,7 +121,7 @@ def is_nonzero(value: Value) -> Value:
 
 
 def date_to_string(value: Value) -> Value:
-    """yyyy-MM-dd; a year beyond 9999 has a sign, as Java writes it."""
+    """yyyy-MM-dd. Like Java, writes years outside 0 to 9999 with a sign."""
     days = value.cast(pa.int32()).fill_null(0).to_numpy().astype(np.int64).view("M8[D]")
     texts = np.datetime_as_string(days).tolist()
     years = days.astype("M8[Y]").astype(np.int64) + 1970

@@ -1,18 +1,18 @@
-"""One of several values: CASE, IF, COALESCE, GREATEST, LEAST."""
+"""Kernels that choose one of several values: CASE, IF, COALESCE, GREATEST, LEAST."""
 
 from __future__ import annotations
 
 import pyarrow.compute as pc
 
-from tailrace.rules.arrow.comparing import compared
+from tailrace.rules.arrow.comparing import compare
 from tailrace.rules.arrow.tree import Value
 
 
 def first_true(*values: Value) -> Value:
-    """The value after the first condition that is true, else the last: condition, value, ..., value."""
+    """Arguments are condition, value, ..., default: the value of the first true condition, or the default."""
     chosen = values[-1]
-    for place in range(len(values) - 3, -1, -2):
-        chosen = pc.if_else(pc.coalesce(values[place], False), values[place + 1], chosen)
+    for i in range(len(values) - 3, -1, -2):
+        chosen = pc.if_else(pc.coalesce(values[i], False), values[i + 1], chosen)
     return chosen
 
 
@@ -21,11 +21,12 @@ def first_valid(*values: Value) -> Value:
 
 
 def extreme(first: Value, *others: Value, operator: str) -> Value:
-    """The greatest (>) or least (<) of the values that are not NULL; of equal ones the first."""
+    """The greatest (>) or least (<) of the values that are not NULL; of equal values the first."""
+    best = first
     for other in others:
-        better = pc.or_(pc.coalesce(compared(other, first, operator), False), pc.is_null(first))
-        first = pc.if_else(better, other, first)
-    return first
+        is_better = pc.or_(pc.coalesce(compare(other, best, operator), False), pc.is_null(best))
+        best = pc.if_else(is_better, other, best)
+    return best
 
 
 def greatest(*values: Value) -> Value:

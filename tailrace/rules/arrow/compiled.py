@@ -1,10 +1,10 @@
-"""Spark SQL expressions evaluated by Arrow, inside a task.
+"""Compiles Spark SQL expressions to functions over Arrow batches, evaluated inside a task.
 
     compile("_1 * (1 - _2)", {"_1": "decimal(12,2)", "_2": "decimal(12,2)"})(batch)
 
-An epoch of few rows spends its time between the JVM and Python, and rows that a filter drops need not reach
-the JVM at all. Only Spark says what an expression means; so what is compiled here is compared with Spark, type
-and bits, by tests, and of all else `compile` says None: the caller then gives the expression to Spark.
+A small epoch spends most of its time moving rows between the JVM and Python. Compiled expressions avoid that, and rows
+that a filter drops never reach the JVM. Spark defines what an expression means: tests compare compiled expressions with
+Spark, type and bits. For any other expression `compile` returns None, and the caller evaluates it with Spark.
 Sessions have ANSI mode off and the time zone UTC (`spark/session.py`).
 """
 
@@ -17,15 +17,15 @@ from functools import lru_cache
 import pyarrow as pa
 
 from tailrace.errors import SyntaxFault
-from tailrace.rules.arrow.coercion import normal
+from tailrace.rules.arrow.coercion import normalise_type
 from tailrace.rules.arrow.translate import translate
-from tailrace.rules.arrow.tree import VOID, Node, NotMine, names
+from tailrace.rules.arrow.tree import VOID, Node, NotCompiled, column_names
 from tailrace.types import arrow
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A compiled expression: a function from rows to one array, of as many rows and of its type."""
+    """A compiled expression: a function from rows to an array of `type`, one value per row."""
 
     node: Node
     columns: tuple[str, ...]
@@ -36,31 +36,31 @@ class Expression:
 
     def __call__(self, table: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
         if isinstance(table, pa.RecordBatch):
-            return self._array(table)
+            return self._evaluate(table)
         if not self.columns:
-            return pa.chunked_array([pa.repeat(self.node.value(None), table.num_rows)])
+            return pa.chunked_array([pa.repeat(self.node.evaluate(None), table.num_rows)])
         batches = table.select(self.columns).combine_chunks().to_batches()
-        return pa.chunked_array([self._array(b) for b in batches], arrow(self.type))
+        return pa.chunked_array([self._evaluate(b) for b in batches], arrow(self.type))
 
-    def _array(self, batch: pa.RecordBatch) -> pa.Array:
-        found = self.node.value(batch)
-        return pa.repeat(found, batch.num_rows) if isinstance(found, pa.Scalar) else found
+    def _evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        value = self.node.evaluate(batch)
+        return pa.repeat(value, batch.num_rows) if isinstance(value, pa.Scalar) else value
 
 
 def compile(text: str, columns: Mapping[str, str], type: str | None = None) -> Expression | None:
-    """The expression over these columns (name → Spark type) as Arrow kernels.
+    """Compiles an expression over columns (name → Spark type).
 
-    None: its meaning in Spark is not certain to be kept, or its type would not be `type`, if that is given.
+    None if the result might differ from Spark's, or if its type is not the given `type`.
     """
-    return _compiled(text, tuple(columns.items()), None if type is None else normal(type))
+    return _compile_cached(text, tuple(columns.items()), None if type is None else normalise_type(type))
 
 
 @lru_cache(maxsize=4096)
-def _compiled(text: str, columns: tuple[tuple[str, str], ...], expected: str | None) -> Expression | None:
+def _compile_cached(text: str, columns: tuple[tuple[str, str], ...], expected: str | None) -> Expression | None:
     try:
         node = translate(text, dict(columns))
-    except (NotMine, SyntaxFault, RecursionError):
+    except (NotCompiled, SyntaxFault, RecursionError):
         return None
     if node.type == VOID or expected not in (None, node.type):
         return None
-    return Expression(node, tuple(sorted(names(node))))
+    return Expression(node, tuple(sorted(column_names(node))))

@@ -1,8 +1,7 @@
-"""What a compiled expression is made of: columns, constants, and calls of kernels.
+"""The nodes of a compiled expression: columns, constants and kernel calls.
 
-A kernel is a module's function from values to a value, so that a tree pickles by the names of its kernels.
-A value is an Arrow array, or a scalar that stands for the same value in every row; a kernel is given at
-least one array.
+A kernel is a function from values to a value. It must be a module-level function, so that a tree can be pickled.
+A value is an Arrow array, or a scalar that applies to every row. At least one argument of a kernel is an array.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import pyarrow as pa
 
 from tailrace.types import arrow
 
-Value = Any  # pa.Array | pa.Scalar: pyarrow has no types of its own to check against
+Value = Any  # pa.Array | pa.Scalar; pyarrow ships no type annotations
 Kernel = Callable[..., Value]
 VOID = "void"
 
 
-class NotMine(Exception):
-    """An expression, or a part of it, that is for Spark to evaluate."""
+class NotCompiled(Exception):
+    """The expression cannot be compiled to Arrow kernels; Spark must evaluate it."""
 
 
 @dataclass(frozen=True)
@@ -29,28 +28,28 @@ class Column:
     name: str
     type: str
 
-    def value(self, batch: pa.RecordBatch) -> Value:
-        found = batch.column(self.name)
+    def evaluate(self, batch: pa.RecordBatch) -> Value:
+        array = batch.column(self.name)
         expected = arrow(self.type)
-        return found if found.type == expected else found.cast(expected)
+        return array if array.type == expected else array.cast(expected)
 
 
 @dataclass(frozen=True)
 class Constant:
-    """`literal`: written as a literal. Spark types `d + 1` by the digits of the literal, but not `d + (0 + 1)`.
+    """`literal`: whether the SQL text has a literal here. Spark types `d + 1` by its digits, but not `d + (0 + 1)`.
 
-    None: it is not known which, since the parser reads 1L and CAST(1 AS BIGINT) alike.
+    None means unknown, because the parser reads 1L and CAST(1 AS BIGINT) alike.
     """
 
     type: str
     scalar: pa.Scalar
     literal: bool | None = False
 
-    def value(self, batch: pa.RecordBatch) -> Value:
+    def evaluate(self, batch: pa.RecordBatch) -> Value:
         return self.scalar
 
     @property
-    def python(self) -> Any:
+    def python_value(self) -> Any:
         return self.scalar.as_py()
 
 
@@ -61,8 +60,8 @@ class Call:
     inputs: tuple[Node, ...]
     options: tuple[Any, ...] = ()
 
-    def value(self, batch: pa.RecordBatch) -> Value:
-        values = [part.value(batch) for part in self.inputs]
+    def evaluate(self, batch: pa.RecordBatch) -> Value:
+        values = [part.evaluate(batch) for part in self.inputs]
         if all(isinstance(v, pa.Scalar) for v in values):
             values = [pa.repeat(v, 1) for v in values]
             return self.kernel(*values, *self.options)[0]
@@ -74,21 +73,21 @@ NULL = Constant(VOID, pa.scalar(None))
 
 
 def call(type_text: str, kernel: Kernel, *inputs: Node, options: tuple[Any, ...] = ()) -> Node:
-    """The call, or the constant it comes to."""
-    made = Call(type_text, kernel, inputs, options)
+    """A call of the kernel; folded to a constant if all inputs are constants."""
+    node = Call(type_text, kernel, inputs, options)
     if all(isinstance(part, Constant) for part in inputs):
-        return Constant(type_text, made.value(None))
-    return made
+        return Constant(type_text, node.evaluate(None))
+    return node
 
 
 def constant(type_text: str, value: Any, *, literal: bool | None = False) -> Constant:
     return Constant(type_text, pa.scalar(value, arrow(type_text)), literal)
 
 
-def names(node: Node) -> frozenset[str]:
-    """The columns a tree reads."""
+def column_names(node: Node) -> frozenset[str]:
+    """The names of the columns that a tree reads."""
     if isinstance(node, Column):
         return frozenset((node.name,))
     if isinstance(node, Constant):
         return frozenset()
-    return frozenset().union(*(names(part) for part in node.inputs))
+    return frozenset().union(*(column_names(part) for part in node.inputs))

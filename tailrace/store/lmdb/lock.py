@@ -1,14 +1,8 @@
-"""Who runs epochs: file locks, which the system lets go of when their process dies.
-
-`runner` is held by whoever maintains views: for as long as `run` runs, or one `refresh`. `epoch` is held
-while one epoch or one change of the catalog is under way, so that views can be created and dropped between
-the epochs of a long run by another process.
-"""
+"""Locks as files: `flock`, which the system releases when its process dies."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import sys
 import time
@@ -16,27 +10,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypedDict
+
+import msgspec
 
 from tailrace.errors import Corrupt, EpochsLocked
-from tailrace.store import shapes
+from tailrace.store import documents
 from tailrace.store.lmdb import private
 from tailrace.store.lmdb.environment import translate
+from tailrace.store.locks import Holder, LockName
 from tailrace.store.processes import lives, me
 
-PATIENCE = 600.0  # seconds that a change of the catalog waits for the epoch under way
+_UNKNOWN = Holder("unknown", "just starting", "just now")
 
 
-class _Note(TypedDict):
+class _Note(msgspec.Struct, frozen=True):
+    """The holder of a lock, as the lock file says it."""
+
     pid: int
+    host: str
+    started: int | None
     command: str
     since: str
 
 
 @contextmanager
-def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
-    """Hold a lock of the store; `EpochsLocked` names its holder when it stays taken."""
-    path = Path(store) / f"{name}.lock"
+def held(directory: str, name: LockName, patience: float = 0.0) -> Iterator[None]:
+    """Hold a lock of the store in a directory; `EpochsLocked` names its holder if it stays taken."""
+    path = _path(directory, name)
     try:
         descriptor = private.opened(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
@@ -49,15 +49,12 @@ def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise EpochsLocked(path=store, **_holder(descriptor)) from None
+                    raise EpochsLocked(path=directory, **_noted_holder(descriptor)._asdict()) from None
                 time.sleep(0.02)
-        note = {
-            **me(),
-            "command": Path(sys.argv[0] or "python").name,
-            "since": datetime.now().isoformat(timespec="seconds"),
-        }
+        since = datetime.now().isoformat(timespec="seconds")
+        note = _Note(**me(), command=Path(sys.argv[0] or "python").name, since=since)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(note).encode(), 0)
+        os.pwrite(descriptor, documents.encode(note), 0)
         try:
             yield
         finally:
@@ -66,22 +63,29 @@ def held(store: str, name: str, patience: float = 0.0) -> Iterator[None]:
         os.close(descriptor)
 
 
-def runner(store: str) -> dict[str, Any] | None:
-    """Who maintains views now (`pid`, `command`, `since`), if anybody.
+def holder(directory: str, name: LockName) -> Holder | None:
+    """The living process that holds a lock, if any.
 
-    Told by the note in the file, which only a process that was killed leaves behind: to try the lock would be to
-    take it for a moment, in the way of a runner that just starts.
+    Read from the lock file, where only a killed process leaves its note behind. Trying the lock instead would take it
+    for a moment and could make a starting runner fail.
     """
     try:
-        found = json.loads((Path(store) / "runner.lock").read_bytes())
-        return {name: found[name] for name in ("pid", "command", "since")} if lives(found) else None
-    except (OSError, ValueError, KeyError, TypeError):
+        note = documents.decode("lock", _path(directory, name).read_bytes(), _Note)
+    except (OSError, Corrupt):
         return None
+    return _shown(note) if lives(note.pid, note.host, note.started) else None
 
 
-def _holder(descriptor: int) -> dict[str, Any]:
+def _path(directory: str, name: LockName) -> Path:
+    return Path(directory) / f"{name}.lock"
+
+
+def _noted_holder(descriptor: int) -> Holder:
     try:
-        found = shapes.parsed("a lock", os.pread(descriptor, 4096, 0), _Note)
-        return {"pid": found["pid"], "command": found["command"], "since": found["since"]}
+        return _shown(documents.decode("lock", os.pread(descriptor, 4096, 0), _Note))
     except Corrupt:
-        return {"pid": "unknown", "command": "just starting", "since": "just now"}
+        return _UNKNOWN
+
+
+def _shown(note: _Note) -> Holder:
+    return Holder(note.pid, note.command, note.since)

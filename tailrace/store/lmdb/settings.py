@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from tailrace.errors import NewerFormat, NotAStore, OlderFormat, StoreError
 from tailrace.store.lmdb import private
 from tailrace.store.lmdb.environment import translate
-from tailrace.store.shapes import checker
 
 FORMAT = 2
 MAP_SIZE = 1 << 38
@@ -18,8 +19,7 @@ LARGEST = 1 << 46  # bytes: what a process has room for
 _DRAFT = ".store.json."
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What `store.json` says. `durable` = every commit is on disk when it returns."""
 
     format: int = FORMAT
@@ -57,13 +57,13 @@ def enlarge(path: Path, map_size: int) -> None:
     """Let the parts of a store grow further; they never shrink."""
     found = read_settings(path)
     if map_size > found.map_size:
-        _write(path, replace(found, map_size=map_size))
+        _write(path, structs.replace(found, map_size=map_size))
 
 
 def _write(path: Path, settings: Settings) -> None:
     draft = path / f"{_DRAFT}{os.getpid()}"
     try:
-        private.write(draft, json.dumps(asdict(settings), indent=1))
+        private.write(draft, json.dumps(structs.asdict(settings), indent=1))
         draft.rename(path / "store.json")
     except OSError as error:
         raise translate(str(path), error) from error
@@ -88,12 +88,11 @@ def read_settings(path: Path) -> Settings:
     if found["format"] < FORMAT:
         raise OlderFormat(path=str(path), found=found["format"], known=FORMAT)
     try:
-        settings = Settings(**found)
-    except TypeError as error:
-        raise NotAStore(path=str(path), reason=f"its store.json is wrong ({error})") from None
-    wrong = checker(Settings)(settings)
-    if wrong or not _possible(settings):
-        raise NotAStore(path=str(path), reason=f"its store.json is wrong ({wrong or 'no store has such numbers'})")
+        settings = msgspec.convert(found, Settings)
+    except msgspec.ValidationError as error:
+        raise NotAStore(path=str(path), reason=f"its store.json is invalid ({error})") from None
+    if not _possible(settings):
+        raise NotAStore(path=str(path), reason="its store.json is invalid (impossible numbers of nodes or shards)")
     return settings
 
 

@@ -4,6 +4,7 @@
     undo   state, epoch            → how many chunks
            state, epoch, chunk     → Arrow batch of (key, old value), sorted by key
     marks  state                   → the last epoch applied, the oldest epoch that can still be read
+    fence  "term"                  → the oldest term of the epoch lock whose writes are accepted
 
 `at(epoch)` lays the undo records of all later epochs over the data, the earliest of them first. That one
 mechanism makes a retried task see what its first attempt saw, and a reader the last committed epoch.
@@ -22,11 +23,11 @@ import pyarrow as pa
 
 from tailrace import faults
 from tailrace.codec import arrays, batches
-from tailrace.errors import Corrupt, SnapshotGone
+from tailrace.errors import Corrupt, Fenced, SnapshotGone
 from tailrace.store.base import Shard, ShardSnapshot, Write
 from tailrace.store.lmdb.environment import Environment
 
-DATABASES = ("data", "undo", "marks")
+DATABASES = ("data", "undo", "marks", "fence")
 CHUNK = 4096  # undo entries per chunk: large enough to write fast, small enough for a point read
 KEPT = 8  # chunks of an undo record that a snapshot holds on to
 # Each put gives up Python's interpreter lock: threads that put at the same time would hand it to and fro. Commits,
@@ -37,6 +38,8 @@ _EPOCH = struct.Struct(">IQ")
 _CHUNK = struct.Struct(">IQI")
 _MARK = struct.Struct("<QQ")
 _COUNT = struct.Struct("<I")
+_NUMBER = struct.Struct("<Q")
+_TERM = b"term"
 _UNDO = pa.schema([pa.field("key", pa.large_binary()), pa.field("old", pa.large_binary())])
 
 
@@ -151,7 +154,7 @@ class LmdbShardSnapshot(ShardSnapshot):
 
     def __init__(self, env: Environment, txn: Any, epoch: int) -> None:
         self._env, self._txn, self._epoch = env, txn, epoch
-        self._data, self._undo, self._marks = (env.databases[n] for n in DATABASES)
+        self._data, self._undo, self._marks, _ = (env.databases[n] for n in DATABASES)
         self._undos: dict[int, list[Undo]] = {}
         self._overlays: dict[int, tuple[dict[bytes, bytes | None], list[bytes]]] = {}
 
@@ -314,13 +317,13 @@ def _merged(
 
 def _prefixed(state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     """The keys of a state as they lie in the shard."""
-    return arrays.joined([pa.scalar(_STATE.pack(state), pa.large_binary()), keys])
+    return arrays.join_cells([pa.scalar(_STATE.pack(state), pa.large_binary()), keys])
 
 
 class LmdbShard(Shard):
     def __init__(self, env: Environment) -> None:
         self._env = env
-        self._data, self._undo, self._marks = (env.databases[n] for n in DATABASES)
+        self._data, self._undo, self._marks, self._fence = (env.databases[n] for n in DATABASES)
 
     @property
     def environment(self) -> Environment:
@@ -332,9 +335,22 @@ class LmdbShard(Shard):
         with self._env.read() as txn:
             yield LmdbShardSnapshot(self._env, txn, epoch)
 
-    def apply(self, epoch: int, writes: Sequence[Write], keep: int) -> bool:
+    def fence(self, term: int) -> None:
+        with self._env.write() as txn:
+            if self._fenced(txn) < term:
+                txn.put(_TERM, _NUMBER.pack(term), db=self._fence)
+
+    def _fenced(self, txn: Any) -> int:
+        value = txn.get(_TERM, db=self._fence)
+        if value is not None and len(value) != _NUMBER.size:
+            raise Corrupt(where="the fence of a shard", reason=f"{len(value)} bytes instead of {_NUMBER.size}")
+        return 0 if value is None else int(_NUMBER.unpack(value)[0])
+
+    def apply(self, epoch: int, writes: Sequence[Write], keep: int, term: int = 0) -> bool:
         wrote = False
         with self._env.write() as txn:
+            if (newest := self._fenced(txn)) > term:
+                raise Fenced(term=term, newest=newest)
             self._env.handle.reader_check()  # a killed reader would keep freed pages from being used again
             for write in writes:
                 wrote |= self._apply_one(txn, epoch, write, keep)

@@ -11,34 +11,38 @@ parallel on one disk anyway, and a shared one saves the two-phase commit.
 
 from __future__ import annotations
 
-import json
-import os
 import struct
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from tailrace import faults
 from tailrace.codec import arrays
-from tailrace.codec.murmur import place
+from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.codec.sorting import order
-from tailrace.errors import Corrupt, NoSuchRow, OffsetGap
+from tailrace.errors import BadPosition, Conflict, Corrupt, Fenced, NoSuchRow, OffsetGap
 from tailrace.store import documents
-from tailrace.store.base import Change, Cut, Past, Store, Written
+from tailrace.store.base import Change, Cut, Past, Position, Store, Written
+from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.clip import clip, clip_one
 from tailrace.store.lmdb.environment import Environment, acquire, release
+from tailrace.store.lmdb.lock import held, holder
 from tailrace.store.lmdb.settings import read_settings
 from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range, prefix_range
+from tailrace.store.locks import TERM, Holder, LockName
+from tailrace.store.reference import StoreRef
 
 _ROW = struct.Struct(">IH")
 _NUMBER = struct.Struct(">Q")
+COUNTS: Kind[int] = Kind("count:", Count, expendable=True)  # rows of each table
+T = TypeVar("T")
 
 
 def row_prefix(table: TableDef, node: int) -> bytes:
@@ -55,6 +59,7 @@ class LmdbStore(Store):
     def __init__(self, path: Path) -> None:
         self.settings = read_settings(path)
         self.path = str(path.resolve())
+        self.ref = StoreRef(f"lmdb:{self.path}")
         self.nodes, self.shards = self.settings.nodes, self.settings.shards
         self._base = self._open(path / "base", ("rows", "log", "transactions", "documents"))
         self._rows, self._log, self._transactions, self._documents = (
@@ -68,26 +73,47 @@ class LmdbStore(Store):
 
     # documents
 
-    def document(self, name: str) -> Any:
+    def document(self, kind: Kind[T], key: object = "") -> T | None:
+        name = kind.at(key)
         with self._base.read() as txn:
             value = txn.get(name.encode(), db=self._documents)
-        return None if value is None else documents.read(name, value, self.nodes)
+        return None if value is None else kind.decode(name, value, self.nodes)
 
-    def documents(self, prefix: str) -> dict[str, Any]:
-        found = {}
+    def documents(self, kind: Kind[T]) -> dict[str, T]:
+        documents = {}
         with self._base.read() as txn:
-            for key, value in scan_prefix(txn, self._documents, prefix.encode()):
-                name = key.decode(errors="replace")
-                found[name] = documents.read(name, value, self.nodes)
-        return found
+            for stored, value in scan_prefix(txn, self._documents, kind.name.encode()):
+                name = stored.decode(errors="replace")
+                documents[name.removeprefix(kind.name)] = kind.decode(name, value, self.nodes)
+        return documents
 
-    def change_documents(self, changes: dict[str, Any]) -> None:
+    def change_documents(self, changes: Changes, *, expected: Changes | None = None, term: int | None = None) -> None:
         with self._base.write() as txn:
+            for name, document in (expected or {}).items():
+                if self._stored(txn, name) != document:
+                    raise Conflict(document=name)
+            if term is not None:
+                newest = self._stored(txn, TERM.name)
+                if newest is None or newest.number != term:
+                    raise Fenced(term=term, newest=0 if newest is None else newest.number)
             for name, document in changes.items():
                 if document is None:
                     txn.delete(name.encode(), db=self._documents)
                 else:
-                    txn.put(name.encode(), json.dumps(document).encode(), db=self._documents)
+                    txn.put(name.encode(), documents.encode(document), db=self._documents)
+
+    def _stored(self, txn: Any, name: str) -> Any:
+        """A document inside a transaction, None if absent."""
+        value, kind = txn.get(name.encode(), db=self._documents), documents.kind_of(name)
+        return None if value is None or kind is None else kind.decode(name, value, self.nodes)
+
+    # locks
+
+    def lock(self, name: LockName, patience: float = 0.0) -> AbstractContextManager[None]:
+        return held(self.path, name, patience)
+
+    def holder(self, name: LockName) -> Holder | None:
+        return holder(self.path, name)
 
     # writing
 
@@ -126,10 +152,10 @@ class LmdbStore(Store):
     def _images(self, txn: Any, change: Change) -> tuple[list[bytes], pa.RecordBatch, pa.RecordBatch | None]:
         """The keys that change, in order; their rows before (those there were) and after (None: deleted)."""
         table, rows = change.table, change.rows
-        nodes = place(table.key_columns(rows), self.nodes, rows.num_rows)
+        nodes = hash_buckets(table.key_columns(rows), self.nodes, rows.num_rows)
         user_keys = clip(table.keys.encode(table.key_columns(rows), rows.num_rows))
         prefixes = pa.array([_ROW.pack(table.id, n) for n in range(self.nodes)], pa.large_binary())
-        keys = arrays.joined([prefixes.take(pa.array(nodes)), user_keys])
+        keys = arrays.join_cells([prefixes.take(pa.array(nodes)), user_keys])
         last = order(keys).lasts  # of several rows with one key the last counts
         ordered = keys.take(pa.array(last)).to_pylist()
         with txn.cursor(self._rows) as cursor:
@@ -171,7 +197,7 @@ class LmdbStore(Store):
         """One log entry per node that has a part in the change."""
         images = log.images(table, before, after if after is not None else before.slice(0, 0))
         rows = pa.RecordBatch.from_arrays(images.columns[:-1], schema=table.schema)
-        nodes = place(table.key_columns(rows), self.nodes, rows.num_rows)
+        nodes = hash_buckets(table.key_columns(rows), self.nodes, rows.num_rows)
         counted = nodes[: before.num_rows] if after is None else nodes[before.num_rows :]
         operations = np.bincount(counted, minlength=self.nodes)
         result = list(ends)
@@ -211,14 +237,14 @@ class LmdbStore(Store):
             return self._count(txn, table)
 
     def _count(self, txn: Any, table: TableDef) -> int:
-        name = f"count:{table.id}"
+        name = COUNTS.at(table.id)
         value = txn.get(name.encode(), db=self._documents)
-        return int(documents.read(name, value, self.nodes)) if value else 0
+        return COUNTS.decode(name, value, self.nodes) if value else 0
 
     def _add_count(self, txn: Any, table: TableDef, more: int) -> None:
         if more:
             count = str(self._count(txn, table) + more)
-            txn.put(f"count:{table.id}".encode(), count.encode(), db=self._documents)
+            txn.put(COUNTS.at(table.id).encode(), count.encode(), db=self._documents)
 
     def rows(
         self,
@@ -279,13 +305,13 @@ class LmdbStore(Store):
     # reading logs
 
     def deltas(
-        self, table: TableDef, node: int, start: int, end: int, columns: Sequence[int], size: int = 200_000
+        self, table: TableDef, node: int, start: Cut, end: Cut, columns: Sequence[int], size: int = 200_000
     ) -> Iterator[pa.RecordBatch]:
         wanted = [*columns, len(table.columns)]
         with self._base.read() as txn:
             run: list[pa.RecordBatch] = []
             held = 0
-            for batch in self._entries(txn, table, node, start, end):
+            for batch in self._entries(txn, table, node, start.offsets[node], end.offsets[node]):
                 run.append(batch.select(wanted))
                 held += batch.num_rows
                 if held >= size:
@@ -295,13 +321,13 @@ class LmdbStore(Store):
                 yield pa.concat_batches(run)
 
     def history(
-        self, tables: Mapping[int, TableDef], node: int, start: int, end: int
-    ) -> Iterator[tuple[int, TableDef, pa.RecordBatch]]:
+        self, tables: Mapping[int, TableDef], node: int, start: Cut, end: Cut
+    ) -> Iterator[tuple[Position, TableDef, pa.RecordBatch]]:
         with self._base.read() as txn:
-            for entry in self._checked(txn, node, start, end):
+            for entry in self._checked(txn, node, start.offsets[node], end.offsets[node]):
                 if entry.table in tables:
                     table = tables[entry.table]
-                    yield entry.transaction, table, log.rows_of(entry, table)
+                    yield Position(entry.transaction), table, log.rows_of(entry, table)
 
     def _entries(self, txn: Any, table: TableDef, node: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The table's entries in [start, end) of a node's log."""
@@ -361,9 +387,17 @@ class LmdbStore(Store):
             cursor.set_key(_NUMBER.pack(low))
             return Cut(low, self._note(cursor)[2])
 
-    def written_at(self, transaction: int) -> float | None:
+    def position(self, given: Position | Written | int) -> Position:
+        position = given.position if isinstance(given, Written) else given
+        number = position.number if isinstance(position, Position) else position
+        newest = self.newest_cut().transaction
+        if not isinstance(number, int) or not 0 <= number <= newest:
+            raise BadPosition(position=number, newest=newest)
+        return Position(number)
+
+    def written_after(self, cut: Cut) -> float | None:
         with self._base.read() as txn:
-            note = txn.get(_NUMBER.pack(transaction + 1), db=self._transactions)
+            note = txn.get(_NUMBER.pack(cut.transaction + 1), db=self._transactions)
         return log.decode_note(note)[0] if note else None
 
     def trim(self, cut: Cut) -> None:
@@ -375,7 +409,7 @@ class LmdbStore(Store):
 
     def drop_rows(self, table: int) -> None:
         delete_range(self._base, self._rows, *prefix_range(struct.pack(">I", table)))
-        self.change_documents({f"count:{table}": None})
+        self.change_documents({COUNTS.at(table): None})
 
     # shards, life
 
@@ -409,23 +443,3 @@ def scan_prefix(txn: Any, db: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes
                 if high is not None and key >= high:
                     return
                 yield key, value
-
-
-_attached: OrderedDict[tuple[int, str, int, int], LmdbStore] = OrderedDict()
-ATTACHED = 4  # stores that a worker keeps open; each reserves address space for its maps
-
-
-def attach(path: str) -> LmdbStore:
-    """The store at `path` for a Spark task: opened once in each worker process and kept."""
-    made = os.stat(Path(path) / "store.json")  # another store may have been made at the same path
-    mine = (os.getpid(), path, made.st_ino, made.st_mtime_ns)
-    if mine not in _attached:
-        for other in [m for m in _attached if m[:2] == mine[:2]]:
-            _attached.pop(other).close()
-        _attached[mine] = LmdbStore(Path(path))
-    _attached.move_to_end(mine)
-    while len(_attached) > ATTACHED:
-        mark, store = _attached.popitem(last=False)
-        if mark[0] == os.getpid():
-            store.close()
-    return _attached[mine]

@@ -10,16 +10,19 @@ states      each belongs to a view, or to one that is being built or dropped
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from tailrace.catalog.catalog import Catalog
-from tailrace.codec.murmur import place
+from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.errors import StoreError, TailraceError
+from tailrace.store import documents
 from tailrace.store.base import Cut
+from tailrace.store.commits import COMMITTED, committed
+from tailrace.store.documents import KINDS, kind_of
 from tailrace.store.lmdb import inspect, log
 from tailrace.store.lmdb.clip import clip
 from tailrace.store.lmdb.inspect import UNREADABLE, Base, Held
@@ -28,20 +31,20 @@ from tailrace.verify.audit.findings import EXAMPLES, REPAIR, Finding
 from tailrace.verify.audit.state_names import State, on_their_way, states
 
 RUN = 10_000  # rows decoded at a time
-_EXPENDABLE = ("pin:", "epoch:", "intent", "count:")  # documents that can be made again, or done without
 _BACKUP = "Nothing else says what it was: restore a backup"
 
 
 def fsck_documents(store: LmdbStore) -> list[Finding]:
     """Documents that cannot be read. Those that the catalog is made of leave nothing else to be done."""
     with inspect.base(store) as found:
-        names = [name for name, _ in found.documents()]
+        stored = list(found.documents())
     findings = []
-    for name in names:
+    for name, data in stored:
+        kind = kind_of(name)
         try:
-            store.document(name)
+            documents.decode(name, data, Any) if kind is None else kind.decode(name, data, store.nodes)
         except UNREADABLE as error:
-            mends = name.startswith(_EXPENDABLE)
+            mends = kind is not None and kind.expendable
             advice = "`tailrace audit --repair` does without it" if mends else _BACKUP
             findings.append(
                 Finding(f"document {name}", "damaged", 1, advice, (_said(error),), (), mends, ("document", name))
@@ -84,8 +87,8 @@ def _log_finding(
 
 
 def _committed(found: Base, nodes: int) -> Cut:
-    value = found.document("committed")
-    return Cut(0, (0,) * nodes) if value is None else Cut.from_json(json.loads(value)["cut"])
+    value = found.document(COMMITTED.name)
+    return Cut(0, (0,) * nodes) if value is None else COMMITTED.decode(COMMITTED.name, value, nodes).cut
 
 
 def _notes(found: Base, done: Cut) -> tuple[list[str], tuple[int, ...]]:
@@ -176,7 +179,7 @@ def _misplaced(table: TableDef, node: int, nodes: int, run: list[tuple[bytes, by
         rows.validate(full=True)
         columns = table.key_columns(rows)
         keys = clip(table.keys.encode(columns, len(run))).to_pylist()
-        nodes_ = place(columns, nodes, len(run))
+        nodes_ = hash_buckets(columns, nodes, len(run))
     except UNREADABLE as error:
         if len(run) == 1:
             return [f"the row under key 0x{run[0][0].hex()}: {_said(error)}"]
@@ -199,10 +202,10 @@ def fsck_shards(store: LmdbStore, catalog: Catalog) -> list[Finding]:
         except StoreError as error:
             findings.append(_lost_shard(shard, error, catalog))
             continue
-        open_epoch = (store.document("intent") or {"epoch": 0})["epoch"]  # read before the commit that removes it
-        committed = (store.document("committed") or {"epoch": 0})["epoch"]
+        open_epoch = _open_epoch(store)  # read before the commit that removes it
+        done = committed(store).epoch
         for held in found:
-            findings += _contradictions(shard, held, committed, max(open_epoch, committed), before.get(held.state))
+            findings += _contradictions(shard, held, done, max(open_epoch, done), before.get(held.state))
             orphans.setdefault(held.state, []).append(shard)
     now = known | set(states(catalog)) | on_their_way(catalog)  # a view may have been created meanwhile
     for state, shards in orphans.items():
@@ -221,6 +224,12 @@ def _lost_shard(shard: int, error: StoreError, catalog: Catalog) -> Finding:
         " all that is in shards can be computed anew"
     )
     return Finding(f"shard {shard}", "damaged", 1, advice, (str(error),), tuple(sorted(catalog.views)), False)
+
+
+def _open_epoch(store: LmdbStore) -> int:
+    """The number of the epoch that has begun, 0 if none has."""
+    intent = store.document(KINDS["intent"])
+    return 0 if intent is None else int(intent.epoch)
 
 
 def _contradictions(shard: int, held: Held, committed: int, newest: int, known: State | None) -> Iterator[Finding]:

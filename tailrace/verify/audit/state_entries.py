@@ -24,7 +24,7 @@ from tailrace.errors import Corrupt
 from tailrace.spark.frames import frame
 from tailrace.store.base import ShardSnapshot, Store, Write
 from tailrace.store.lmdb.inspect import UNREADABLE
-from tailrace.store.lmdb.store import attach
+from tailrace.store.reference import StoreRef
 from tailrace.types import Column
 from tailrace.verify.audit.findings import EXAMPLES, REPAIR, Finding, Kind
 from tailrace.verify.audit.state_names import State
@@ -36,10 +36,10 @@ Entry = tuple[bytes, bytes | None, bytes | None]
 
 
 @dataclass(frozen=True)
-class Place:
-    """A store, and the epoch at which its states are read."""
+class StatesAt:
+    """The states of a store at one epoch."""
 
-    path: str
+    store: StoreRef
     epoch: int
 
 
@@ -51,12 +51,14 @@ class Compared:
     findings: dict[int, list[Finding]]
 
 
-def audit_states(spark: SparkSession, store: Store, live: Place, right: Place, states: Sequence[State]) -> Compared:
+def audit_states(
+    spark: SparkSession, store: Store, live: StatesAt, right: StatesAt, states: Sequence[State]
+) -> Compared:
     """Compare what a store has of some states with what a scratch store has."""
     numbers = [s.number for s in states]
 
     def read(shard: int) -> Iterator[pa.RecordBatch]:
-        with attach(live.path).shard(shard).at(live.epoch) as a, attach(right.path).shard(shard).at(right.epoch) as b:
+        with live.store.open().shard(shard).at(live.epoch) as a, right.store.open().shard(shard).at(right.epoch) as b:
             for number in numbers:
                 yield pa.RecordBatch.from_pylist(_compared(number, shard, a, b), schema=_SCHEMA)
 
@@ -134,7 +136,7 @@ def _holds_floats(kind: str) -> bool:
 
 
 def take_over(
-    spark: SparkSession, store: Store, live: Place, right: Place, answers: Sequence[State], to: Place
+    spark: SparkSession, store: Store, live: StatesAt, right: StatesAt, answers: Sequence[State], to: StatesAt
 ) -> None:
     """Fill the answers of a scratch store: those that stand where they are right enough, else right ones.
 
@@ -143,9 +145,9 @@ def take_over(
     listed = [(s.number, s.answers or ()) for s in answers]
 
     def write(shard: int) -> Iterator[pa.RecordBatch]:
-        with attach(live.path).shard(shard).at(live.epoch) as a, attach(right.path).shard(shard).at(right.epoch) as b:
+        with live.store.open().shard(shard).at(live.epoch) as a, right.store.open().shard(shard).at(right.epoch) as b:
             writes = [_settled(number, columns, a, b) for number, columns in listed]
-        attach(to.path).shard(shard).apply(to.epoch, writes, to.epoch)
+        to.store.open().shard(shard).apply(to.epoch, writes, to.epoch)
         yield pa.RecordBatch.from_pylist([{"shard": shard}], schema=pa.schema([("shard", pa.int32())]))
 
     frame(spark, store.shards, write, "shard int").collect()

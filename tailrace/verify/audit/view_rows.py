@@ -27,7 +27,6 @@ from tailrace.errors import BadKey, Corrupt
 from tailrace.plan.binding import Query
 from tailrace.spark.frames import WEIGHT_COLUMN, frame, query_rows
 from tailrace.store.base import Store
-from tailrace.store.lmdb.store import attach
 from tailrace.store.pins import Pin
 from tailrace.verify.audit.findings import EXAMPLES, REPAIR, Finding, Kind
 from tailrace.verify.comparison import counted, differences
@@ -117,11 +116,11 @@ def _audited(
 
 def _unreadable(fresh: SparkSession, store: Store, view: ViewDef, epoch: int) -> list[Finding]:
     """Entries of the view that are not rows: what should be under their keys is missing."""
-    state, columns, keyed, path = view.state, view.columns, view.key is not None, store.path
+    state, columns, keyed, ref = view.state, view.columns, view.key is not None, store.ref
 
     def read(shard: int) -> Iterator[pa.RecordBatch]:
         codec = RowCodec(types.schema(columns))
-        with attach(path).shard(shard).at(epoch) as snapshot:
+        with ref.open().shard(shard).at(epoch) as snapshot:
             for run in snapshot.scan(state):
                 wrong = [f"shard {shard}, key 0x{k.hex()}" for k, v in run if not any(_decoded(codec, [v], keyed))]
                 yield pa.record_batch({"place": pa.array(wrong, pa.string())})
@@ -164,11 +163,11 @@ def _example(view: ViewDef, right: Sequence[Any] | None, stored: Sequence[Any] |
 
 def readable_rows(spark: SparkSession, store: Store, view: ViewDef, epoch: int) -> DataFrame:
     """The view's stored rows at an epoch, each with how often it is there, but for those that cannot be decoded."""
-    state, columns, keyed, path = view.state, view.columns, view.key is not None, store.path
+    state, columns, keyed, ref = view.state, view.columns, view.key is not None, store.ref
 
     def read(shard: int) -> Iterator[pa.RecordBatch]:
         codec = RowCodec(types.schema(columns))
-        with attach(path).shard(shard).at(epoch) as snapshot:
+        with ref.open().shard(shard).at(epoch) as snapshot:
             for run in snapshot.scan(state):
                 yield from _decoded(codec, [v for _, v in run], keyed)
 

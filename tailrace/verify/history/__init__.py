@@ -1,1 +1,1 @@
-"""Consistency: which level does a recorded history of views reach?"""
+"""Consistency checking: which level does a recorded history of views reach?"""

@@ -1,4 +1,4 @@
-"""From a recording to the verdict: its histories are read, its views computed by Spark, and the model asked."""
+"""Checks a recording: reads its histories, computes its views with Spark, and runs the checker."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tailrace.verify.equality import TOLERANCE
 from tailrace.verify.history.checker import check
 from tailrace.verify.history.evaluate import Evaluator
 from tailrace.verify.history.history_file import Line, Reader, RecordedView
-from tailrace.verify.history.row_shapes import Bag, Shape, typed
+from tailrace.verify.history.row_shapes import Bag, Shape, convert_row
 from tailrace.verify.history.timelines import BaseHistory, Change, Record, ViewHistory, ViewState
 from tailrace.verify.history.verdict import Level, Verdict
 
-BOUND = 300  # base states that a search looks at, each a query
+BOUND = 300  # base states that a search evaluates; each costs a query
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What a recording shows. `certified`: its states name their cuts; otherwise these were searched for."""
+    """The result for a recording. `certified`: it was checked by the cuts of its states, otherwise by search."""
 
     path: str
     verdict: Verdict
@@ -34,12 +34,12 @@ class Checked:
 
     @property
     def ok(self) -> bool:
-        """Whether all views are strongly consistent, and with each other."""
+        """Whether all views are strongly consistent, and views published together have the same cut."""
         return self.verdict.level >= Level.STRONG and self.verdict.snapshot is not False
 
 
 def check_file(spark: SparkSession, path: Path, *, search: bool = False, bound: int = BOUND) -> Checked:
-    """The verdict on a recording, by its cuts if it has them (unless `search` is true), else by search."""
+    """Checks a recording: by its cuts if all states have one and `search` is false, otherwise by search."""
     reader = Reader(path)
     evaluator = Evaluator(spark, reader.header, reader.refused)
     histories = _Histories(reader, evaluator.shapes)
@@ -48,13 +48,13 @@ def check_file(spark: SparkSession, path: Path, *, search: bool = False, bound: 
     definitions = {view.name: evaluator.definition(view.name) for view in views}
     matters = {view.name: evaluator.matters(view.name) for view in views}
     verdict = check(base, views, definitions, certificates=certified, bound=bound, tolerance=TOLERANCE, matters=matters)
-    numbers = {change.transaction for change in base.changes}
-    return Checked(str(path), verdict, certified, len(histories.epochs), len(numbers))
+    transactions = {change.transaction for change in base.changes}
+    return Checked(str(path), verdict, certified, len(histories.epochs), len(transactions))
 
 
 @dataclass
-class _Seen:
-    """A view's states as they are read; the last one is still open."""
+class _ReadView:
+    """The states of one view read so far. `changes` belongs to the last state, which may still grow."""
 
     view: RecordedView
     shape: Shape
@@ -64,129 +64,132 @@ class _Seen:
 
 
 class _Histories:
-    """Reads the lines of a recording, each checked."""
+    """Reads and validates the lines of a recording."""
 
     def __init__(self, reader: Reader, shapes: Mapping[str, Shape]) -> None:
         self._reader = reader
         self._tables = {t.name: t for t in reader.header.tables}
-        self._views = {v.name: _Seen(v, shapes[v.name], Bag(shapes[v.name])) for v in reader.header.views if v.recorded}
+        self._views = {
+            v.name: _ReadView(v, shapes[v.name], Bag(shapes[v.name])) for v in reader.header.views if v.recorded
+        }
         self._initial: dict[Record, Any] = {}
         self._changes: dict[tuple[int, Record], Any] = {}
-        self._last = 0
+        self._last_transaction = 0
         self.epochs: set[int] = set()
 
     def read(self) -> tuple[BaseHistory, list[ViewHistory]]:
         for number, line in self._reader.lines():
             try:
-                self._take(line)
+                self._add_line(line)
             except (ValueError, KeyError, TypeError) as error:
-                said = error.args[0] if error.args else type(error).__name__
-                raise self._reader.refused(f"row {number} ({_kind(line)}): {said}") from None
-        for name, seen in self._views.items():
-            if not seen.states:
-                raise self._reader.refused(f"it has no epoch of view {name!r}")
+                reason = error.args[0] if error.args else type(error).__name__
+                raise self._reader.refused(f"row {number} ({_describe(line)}): {reason}") from None
+        for name, view in self._views.items():
+            if not view.states:
+                raise self._reader.refused(f"no epoch row for view {name!r}")
         changes = [Change(number, record, row) for (number, record), row in self._changes.items()]
-        views = [ViewHistory(name, seen.states) for name, seen in self._views.items()]
+        views = [ViewHistory(name, view.states) for name, view in self._views.items()]
         return BaseHistory(self._initial, changes), views
 
-    def _take(self, line: Line) -> None:
+    def _add_line(self, line: Line) -> None:
         match line.kind:
             case "base":
-                self._base(line)
+                self._add_base_row(line)
             case "epoch":
-                self._epoch(line)
+                self._add_epoch(line)
             case "view":
-                self._view(line)
-            case other:
-                raise ValueError(f"kind is base, epoch or view, not {other!r}")
+                self._add_view_row(line)
+            case unknown:
+                raise ValueError(f"kind must be base, epoch or view, not {unknown!r}")
 
-    def _base(self, line: Line) -> None:
+    def _add_base_row(self, line: Line) -> None:
         table = self._tables.get(line.name or "")
         if table is None:
-            raise ValueError(f"there is no table {line.name!r}")
+            raise ValueError(f"no table named {line.name!r}")
         key_columns = [table.columns[p] for p in table.positions]
-        key = typed(dict(zip(table.key, _array(line.key, len(table.key)), strict=True)), key_columns)
-        row = None if line.row is None else typed(_object(line.row), table.columns)
+        key = convert_row(dict(zip(table.key, _array(line.key, len(table.key)), strict=True)), key_columns)
+        row = None if line.row is None else convert_row(_object(line.row), table.columns)
         record = table.name, text.to_json(list(key.values()))
         if row is not None and text.to_json([row[k] for k in table.key]) != record[1]:
-            raise ValueError(f"the row's key is not {line.key}")
+            raise ValueError(f"the row does not have the key {line.key}")
         if line.transaction is None:
             if self._changes:
-                raise ValueError("a row of the first state comes after changes; changes have a transaction")
+                raise ValueError("an initial row (no transaction) comes after a change")
             self._initial[record] = row
             return
-        if line.transaction < self._last:
-            raise ValueError(f"transaction {line.transaction} comes after {self._last}")
-        self._last = line.transaction
+        if line.transaction < self._last_transaction:
+            raise ValueError(f"transaction {line.transaction} comes after transaction {self._last_transaction}")
+        self._last_transaction = line.transaction
         self._changes[line.transaction, record] = row
 
-    def _epoch(self, line: Line) -> None:
+    def _add_epoch(self, line: Line) -> None:
         if line.epoch is None:
-            raise ValueError("an epoch has a number")
+            raise ValueError("an epoch row needs an epoch number")
         if line.name is not None and line.name not in self._views:
-            raise ValueError(f"there is no recorded view {line.name!r}")
-        for name, seen in self._views.items():
+            raise ValueError(f"no recorded view named {line.name!r}")
+        for name, view in self._views.items():
             if line.name in (None, name):
-                before = seen.states[-1].epoch if seen.states else None
+                before = view.states[-1].epoch if view.states else None
                 if before is not None and line.epoch <= before:
-                    raise ValueError(f"epoch {line.epoch} comes after {before}")
-                seen.changes = {}
-                seen.states.append(ViewState(seen.changes, line.transaction, line.epoch))
+                    raise ValueError(f"epoch {line.epoch} comes after epoch {before}")
+                view.changes = {}
+                view.states.append(ViewState(view.changes, line.transaction, line.epoch))
         self.epochs.add(line.epoch)
 
-    def _view(self, line: Line) -> None:
-        seen = self._views.get(line.name or "")
-        if seen is None:
-            raise ValueError(f"there is no recorded view {line.name!r}")
-        if not seen.states or seen.states[-1].epoch != line.epoch:
-            raise ValueError(f"the epoch row of epoch {line.epoch} is not before it")
-        if seen.shape.key is None:
-            self._bag(seen, line)
+    def _add_view_row(self, line: Line) -> None:
+        view = self._views.get(line.name or "")
+        if view is None:
+            raise ValueError(f"no recorded view named {line.name!r}")
+        if not view.states or view.states[-1].epoch != line.epoch:
+            raise ValueError(f"the epoch row of epoch {line.epoch} must come before its view rows")
+        if view.shape.key is None:
+            self._add_bag_row(view, line)
             return
-        key = seen.shape.key_text(_array(line.key, len(seen.shape.key)))
+        key = view.shape.key_text(_array(line.key, len(view.shape.key)))
         if line.row is None:
-            seen.changes[key] = None
+            view.changes[key] = None
             return
-        row = seen.shape.plain(list(typed(_object(line.row), seen.shape.columns).values()))
-        if seen.shape.record(row) != key:
-            raise ValueError(f"the row's key is not {line.key}")
-        seen.changes[key] = seen.shape.shown(row)
+        row = view.shape.to_plain(list(convert_row(_object(line.row), view.shape.columns).values()))
+        if view.shape.record_text(row) != key:
+            raise ValueError(f"the row does not have the key {line.key}")
+        view.changes[key] = view.shape.named(row)
 
-    def _bag(self, seen: _Seen, line: Line) -> None:
-        columns = seen.shape.columns
+    def _add_bag_row(self, view: _ReadView, line: Line) -> None:
+        """Adds a row of a view without a key."""
+        columns = view.shape.columns
         names = [c.name for c in columns]
-        values = typed(dict(zip(names, _array(line.key, len(names)), strict=True)), columns)
+        values = convert_row(dict(zip(names, _array(line.key, len(names)), strict=True)), columns)
         weight = 0 if line.row is None else _object(line.row).get(WEIGHT)
         if not isinstance(weight, int) or isinstance(weight, bool) or weight < 0:
-            raise ValueError(f"a row of a view without a key says in {WEIGHT} how often it is there")
-        row = seen.shape.plain(list(values.values()))
-        seen.bag.put(row, weight)
-        record = seen.shape.record(row)
-        seen.changes[record] = seen.bag.value(record)
+            raise ValueError(f"a row of a view without a key needs {WEIGHT}, its number of copies")
+        row = view.shape.to_plain(list(values.values()))
+        view.bag.put(row, weight)
+        record = view.shape.record_text(row)
+        view.changes[record] = view.bag.value(record)
 
 
-def _kind(line: Line) -> str:
+def _describe(line: Line) -> str:
     return " ".join(str(part) for part in (line.kind, line.name) if part is not None)
 
 
-def _array(found: str | None, length: int) -> list[Any]:
-    value = _json(found, "key")
+def _array(json_text: str | None, length: int) -> list[Any]:
+    value = _parse(json_text, "key")
     if not isinstance(value, list) or len(value) != length:
-        raise ValueError(f"its key is a JSON array of {length} values, not {found}")
+        raise ValueError(f"the key must be a JSON array of {length} values, not {json_text}")
     return value
 
 
-def _object(found: str) -> dict[str, Any]:
-    value = _json(found, "row")
+def _object(json_text: str) -> dict[str, Any]:
+    value = _parse(json_text, "row")
     if not isinstance(value, dict):
-        raise ValueError(f"its row is a JSON object, not {found}")
+        raise ValueError(f"the row must be a JSON object, not {json_text}")
     return value
 
 
-def _json(found: str | None, what: str) -> Any:
-    if found is None:
-        raise ValueError(f"it has no {what}")
+def _parse(json_text: str | None, what: str) -> Any:
+    if json_text is None:
+        raise ValueError(f"the {what} is missing")
     try:
-        return text.from_json(found)
+        return text.from_json(json_text)
     except ValueError as error:
-        raise ValueError(f"its {what} is not JSON: {error}") from None
+        raise ValueError(f"the {what} is not valid JSON: {error}") from None

@@ -1,11 +1,11 @@
-"""Which level of consistency a history reaches, and if not a higher one, why not."""
+"""The entry point of the checker: which consistency level does a history reach, and why no higher one?"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from tailrace.errors import BadHistory
-from tailrace.verify.history.certified import check_certified, one_cut
+from tailrace.verify.history.certified import check_certified, check_snapshots
 from tailrace.verify.history.record_levels import Model
 from tailrace.verify.history.search import search
 from tailrace.verify.history.timelines import BaseHistory, Definition, Matters, ViewHistory
@@ -27,19 +27,22 @@ def check(
 ) -> Verdict:
     """The level that each view reaches, with witnesses.
 
-    With certificates, a view is computed once per state, at the state's cut: any size (`certified.py`). Without, base
-    states that explain the view's are searched for, at most `bound` of them per view (`search.py`); `model` and
-    `matters` (by view name) are for that. Floats are equal within the relative tolerance.
+    With certificates, each view is computed once per state, at the state's cut; the history may be of any size
+    (`certified.py`). Without, the checker searches for base states that explain the view's states and evaluates at most
+    `bound` of them per view (`search.py`). Only the search uses `model` and `matters` (by view name). Floats are equal
+    within the relative tolerance.
     """
     if missing := [v.name for v in views if v.name not in definitions]:
-        raise BadHistory(name=missing[0], reason="there is no definition of this view")
+        raise BadHistory(name=missing[0], reason="the view has no definition")
     if len({v.name for v in views}) < len(views):
-        raise BadHistory(name=views[0].name, reason="views of one name; give all states of a view in one history")
+        raise BadHistory(
+            name=views[0].name, reason="two histories have one name; give all states of a view in one history"
+        )
     if not views:
-        raise BadHistory(name="no view", reason="there is nothing to check; name at least one")
+        raise BadHistory(name="no view", reason="nothing to check; give the history of at least one view")
     if certificates:
-        found = [check_certified(base, view, definitions[view.name], tolerance) for view in views]
-        return Verdict({v.view: v for v in found}, *one_cut(views))
-    chosen = matters or {}
-    found = [search(base, v, definitions[v.name], bound, tolerance, model, chosen.get(v.name)) for v in views]
-    return Verdict({v.view: v for v in found}, None)
+        verdicts = [check_certified(base, view, definitions[view.name], tolerance) for view in views]
+        return Verdict({v.view: v for v in verdicts}, *check_snapshots(views))
+    hints = matters or {}
+    verdicts = [search(base, v, definitions[v.name], bound, tolerance, model, hints.get(v.name)) for v in views]
+    return Verdict({v.view: v for v in verdicts}, None)

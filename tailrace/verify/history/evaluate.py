@@ -1,6 +1,6 @@
-"""Views computed by plain Spark SQL over base rows that are given: what checking takes for right.
+"""Computes the views of a recording with plain Spark SQL over given base rows: the checker's reference result.
 
-A view that reads views is computed from the tables, like them. Where SQL leaves ties open, the plan of the view decides
+Views over views are computed from the tables too. If the SQL leaves ties open, the view's plan breaks them
 (`planned.py`).
 """
 
@@ -29,97 +29,98 @@ from tailrace.verify.history.row_shapes import Shape, State
 from tailrace.verify.history.timelines import Definition, Matters, Rows
 from tailrace.verify.planned import Planned
 
-# A recording may come from anywhere, and its SQL must reach nothing but its tables: no code, no file. Plans have no
-# subqueries in their expressions, so one that has was not made by a planner.
+# Unsafe otherwise: a recording may come from anywhere, so its SQL may read only its own tables and must not run code or
+# open files. The planner never leaves subqueries in a plan's expressions, so a plan that has one is forged.
 _OUTSIDE = ("java_method", "reflect", "try_reflect", "identifier")
 _OUTSIDE_PLAN = re.compile(rf"\b({'|'.join(_OUTSIDE)})\b|\(\s*(select|with|from|table|values)\b|/\*|--", re.I)
-REMEMBERED = 1000  # answers
+CACHED = 1000  # results kept
 
 
 class Evaluator:
-    """Computes the views of a recording. `refuse` makes the error for a definition that is wrong."""
+    """Computes the views of a recording. `refuse` makes the error for an invalid definition."""
 
     def __init__(self, spark: SparkSession, header: Header, refuse: Callable[[str], TailraceError]) -> None:
         self._spark, self._refuse = session(spark), refuse
         self._spark.conf.set("spark.sql.shuffle.partitions", "1")
         self._tables = {t.name: t for t in header.tables}
         self._views = {v.name: v for v in header.views}
-        self._reads = {v.name: self._read_by(v) for v in header.views}
+        self._reads = {v.name: self._relations_of(v) for v in header.views}
         self._plans = {v.name: self._plan(v) for v in header.views if v.plan is not None}
-        self._answers: dict[tuple[str, frozenset[tuple[Any, int]]], State] = {}
+        self._results: dict[tuple[str, frozenset[tuple[Any, int]]], State] = {}
         empty = {name: _frame(self._spark, table, []) for name, table in self._tables.items()}
         self.shapes = {v.name: self._shape(v, empty) for v in header.views if v.recorded}
 
     def definition(self, name: str) -> Definition:
         """The view as a function of base rows."""
-        below = self._below(name)
+        tables = self._tables_below(name)
 
         def compute(rows: Rows) -> State:
-            held = {record: row for record, row in rows.items() if record[0] in below}
-            content = name, frozenset((record, id(row)) for record, row in held.items())
-            if content not in self._answers:
-                if len(self._answers) >= REMEMBERED:
-                    self._answers.pop(next(iter(self._answers)))
-                self._answers[content] = self._computed(name, held)
-            return self._answers[content]
+            relevant = {record: row for record, row in rows.items() if record[0] in tables}
+            content = name, frozenset((record, id(row)) for record, row in relevant.items())
+            if content not in self._results:
+                if len(self._results) >= CACHED:
+                    self._results.pop(next(iter(self._results)))
+                self._results[content] = self._compute(name, relevant)
+            return self._results[content]
 
         return compute
 
     def matters(self, name: str) -> Matters:
         """Which base records a view can depend on: those of its tables."""
-        below = self._below(name)
-        return lambda key, record, versions: record[0] in below
+        tables = self._tables_below(name)
+        return lambda key, record, versions: record[0] in tables
 
-    def _computed(self, name: str, rows: Rows) -> State:
-        of: dict[str, list[Any]] = {table: [] for table in self._below(name)}
+    def _compute(self, name: str, rows: Rows) -> State:
+        rows_by_table: dict[str, list[Any]] = {table: [] for table in self._tables_below(name)}
         for (table, _), row in rows.items():
-            of[table].append(row)
-        frames = {table: _frame(self._spark, self._tables[table], held) for table, held in of.items()}
+            rows_by_table[table].append(row)
+        frames = {table: _frame(self._spark, self._tables[table], content) for table, content in rows_by_table.items()}
         try:
-            found = self._answer(name, frames).toArrow()
+            result = self._frame_of(name, frames).toArrow()
         except PySparkException as error:
             raise self._refuse(f"Spark cannot compute view {name!r}: {str(error).splitlines()[0]}") from error
-        columns = [column.to_pylist() for column in found.columns]
+        columns = [column.to_pylist() for column in result.columns]
         try:
-            return self.shapes[name].state(zip(*columns, strict=True))
+            return self.shapes[name].build_state(zip(*columns, strict=True))
         except ValueError as error:
-            raise self._refuse(f"view {name!r} does not have the key it is said to have: {error}") from None
+            raise self._refuse(f"the key of view {name!r} is not unique: {error}") from None
 
-    def _answer(self, name: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    def _frame_of(self, name: str, frames: Mapping[str, DataFrame]) -> DataFrame:
         if name in self._plans:
             return Planned(self._spark, frames).frame(self._plans[name])
         return self._query(name, frames)
 
     def _query(self, name: str, frames: Mapping[str, DataFrame]) -> DataFrame:
         for source in self._reads[name]:
-            found = frames[source] if source in frames else self._query(source, frames)
-            found.createOrReplaceTempView(quoted(source))
+            frame = frames[source] if source in frames else self._query(source, frames)
+            frame.createOrReplaceTempView(quoted(source))
         return self._spark.sql(self._views[name].sql)
 
-    def _below(self, name: str) -> set[str]:
-        """The tables that a view reads, itself or through others."""
+    def _tables_below(self, name: str) -> set[str]:
+        """The tables that a view reads, directly or through other views."""
         reads = self._reads[name]
-        return {r for r in reads if r in self._tables}.union(*(self._below(r) for r in reads if r in self._views))
+        direct = {r for r in reads if r in self._tables}
+        return direct.union(*(self._tables_below(r) for r in reads if r in self._views))
 
-    def _read_by(self, view: RecordedView) -> list[str]:
+    def _relations_of(self, view: RecordedView) -> list[str]:
         try:
             query = parse_query(view.sql)
-            found = relations(query, {*self._tables, *self._views})
+            sources = relations(query, {*self._tables, *self._views})
         except TailraceError as error:
-            raise self._refuse(f"the SQL of view {view.name!r}: {error}") from None
-        words = {functions.name(node) for node in query.walk()}
-        if words.intersection(_OUTSIDE) or _OUTSIDE_PLAN.search(json.dumps(view.plan)):
-            raise self._refuse(f"view {view.name!r} reaches beyond its tables")
+            raise self._refuse(f"the SQL of view {view.name!r} is invalid: {error}") from None
+        called = {functions.name(node) for node in query.walk()}
+        if called.intersection(_OUTSIDE) or _OUTSIDE_PLAN.search(json.dumps(view.plan)):
+            raise self._refuse(f"view {view.name!r} uses code or data outside the recorded tables")
         names = list(self._views)
-        if late := [r for r in found if r in self._views and names.index(r) >= names.index(view.name)]:
-            raise self._refuse(f"view {view.name!r} reads {late[0]!r}, which is not defined before it")
-        return found
+        if late := [r for r in sources if r in self._views and names.index(r) >= names.index(view.name)]:
+            raise self._refuse(f"view {view.name!r} reads {late[0]!r}, which must be defined before it")
+        return sources
 
     def _plan(self, view: RecordedView) -> Node:
         try:
             return lowered(from_json(view.plan))
         except (KeyError, TypeError, ValueError, AttributeError, TailraceError) as error:
-            raise self._refuse(f"the plan of view {view.name!r} is wrong: {error}") from None
+            raise self._refuse(f"the plan of view {view.name!r} is invalid: {error}") from None
 
     def _shape(self, view: RecordedView, empty: Mapping[str, DataFrame]) -> Shape:
         try:
@@ -127,14 +128,14 @@ class Evaluator:
             columns = tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
             require_storable(columns)
         except (PySparkException, TailraceError) as error:
-            raise self._refuse(f"the SQL of view {view.name!r}: {str(error).splitlines()[0]}") from None
+            raise self._refuse(f"the SQL of view {view.name!r} is invalid: {str(error).splitlines()[0]}") from None
         names = [c.name for c in columns]
         if unknown := [k for k in view.key or () if k not in names]:
-            raise self._refuse(f"view {view.name!r} has no column {unknown[0]!r}, which is to be of its key")
+            raise self._refuse(f"key column {unknown[0]!r} is not a column of view {view.name!r}")
         return Shape(columns, None if view.key is None else tuple(names.index(k) for k in view.key))
 
 
 def _frame(spark: SparkSession, table: TableDef, rows: list[Any]) -> DataFrame:
     columns = [pa.array([row[f.name] for row in rows], f.type) for f in table.schema]
-    made = spark.createDataFrame(pa.Table.from_arrays(columns, schema=table.schema))
-    return made.selectExpr(*(f"CAST(`{c.name}` AS {c.type}) AS `{c.name}`" for c in table.columns))
+    frame = spark.createDataFrame(pa.Table.from_arrays(columns, schema=table.schema))
+    return frame.selectExpr(*(f"CAST(`{c.name}` AS {c.type}) AS `{c.name}`" for c in table.columns))

@@ -1,23 +1,23 @@
-"""Recordings: base and view histories in one Arrow IPC file, which any system can write.
+"""The file format of recordings: base and view histories in one Arrow IPC file, which any system can write.
 
     kind    name          epoch    transaction   key          row
-    base    its table     -        -             JSON array   JSON object         a row that was there first
-    base    its table     -        number        JSON array   JSON object, NULL   a row from then on; NULL: deleted
-    epoch   - (or view)   number   number, -     -            -                   what follows was seen, at that cut
-    view    its view      number   -             JSON array   JSON object, NULL   a row of the view from that epoch on
+    base    table         -        -             JSON array   JSON object         an initial row
+    base    table         -        number        JSON array   JSON object, NULL   the row from then on; NULL: deleted
+    epoch   - (or view)   number   number, -     -            -                   the views were observed at this cut
+    view    view          number   -             JSON array   JSON object, NULL   the same for a row of the view
 
-`epoch` and `transaction` are BIGINT, all else is text; - is NULL. Base changes come by rising transaction, epochs by
-rising number. At its first epoch all rows of a view are given. A row of a view without a key has all of its values
-for its key, and says in `_weight` how often it is there. An epoch row with a name is of that view alone; one without a
-transaction is of states whose cut is unknown.
+- is NULL. `epoch` and `transaction` are BIGINT, the other columns are strings. Base changes are in the order of their
+transactions, epochs in the order of their numbers. The first epoch of a view lists all of its rows. If a view has no
+key, `key` has all values of the row, and the row also has `_weight`, the number of copies. An epoch row with a name is
+for that view only. An epoch row without a transaction means that the cut is unknown.
 
-The schema's metadata has one entry, `tailrace.recording`, a JSON object: `format` (1), `tables` (a list of CREATE
-TABLE statements) and `views`, a list of objects, each after those that it reads: `name`, `sql` (its query), `key` (a
-list of column names, null if it has none), `recorded` (false for one that is only there for others), and `plan`, which
-only Tailrace writes: what decides where the SQL leaves ties open.
+The schema metadata has one entry, `tailrace.recording`, a JSON object with `format` (1), `tables` (a list of CREATE
+TABLE statements) and `views`. `views` is a list of objects, each after the views that it reads: `name`, `sql` (its
+query), `key` (a list of column names, or null), `recorded` (false if it is listed only because others read it) and
+`plan` (written only by Tailrace; it breaks the ties that the SQL leaves open).
 
-Tailrace seals its files: `tailrace.crc32` in the schema's metadata is the checksum of that object. Then every batch has
-the checksum of its rows in its own metadata (`crc32`), and a last one without rows says how many there are (`rows`).
+Tailrace adds checksums: `tailrace.crc32` in the schema metadata covers that JSON object. If it is present, `crc32` in
+the metadata of each batch covers the batch's rows, and a final empty batch has the total number of rows (`rows`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedView:
-    """A view as the file defines it; `plan` is the JSON of its plan, if there is need of one."""
+    """A view as the file defines it. `plan` is its plan as JSON, present only if the SQL leaves ties open."""
 
     name: str
     sql: str
@@ -82,7 +82,7 @@ class Header:
 
 
 class Writer:
-    """Writes a recording. The file appears under its name at the end, if it says that it is whole by then."""
+    """Writes a recording to a draft file. On exit, the draft gets its final name if `whole` is set, or is deleted."""
 
     whole = False
 
@@ -109,8 +109,8 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        nothing = pa.RecordBatch.from_pylist([], self._schema)
-        self._writer.write_batch(nothing, custom_metadata={_CRC: _checksum(nothing), _ROWS: _number(self._rows)})
+        empty = pa.RecordBatch.from_pylist([], self._schema)
+        self._writer.write_batch(empty, custom_metadata={_CRC: _checksum(empty), _ROWS: _number(self._rows)})
         self._writer.close()
         self._file.close()
         if self.whole:
@@ -142,7 +142,7 @@ def _header_json(header: Header) -> bytes:
 
 
 def ddl(table: TableDef) -> str:
-    """The statement that makes a table."""
+    """The CREATE TABLE statement of a table."""
     columns = ", ".join(f"{_quoted(c.name)} {c.type.upper()}" for c in table.columns)
     return f"CREATE TABLE {_quoted(table.name)} ({columns}, PRIMARY KEY ({', '.join(map(_quoted, table.key))}))"
 
@@ -155,7 +155,7 @@ def _quoted(name: str) -> str:
 
 
 class Reader:
-    """A recording that is opened for reading; `BadRecording` says what is wrong with it."""
+    """Reads and validates a recording. Raises `BadRecording` if the file is not one, or is damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -163,81 +163,82 @@ class Reader:
             self._file = pa.ipc.open_file(pa.memory_map(str(path)))
             metadata = self._file.schema.metadata or {}
         except FileNotFoundError:
-            raise self.refused("there is no such file") from None
+            raise self.refused("no such file") from None
         except (pa.ArrowException, OSError) as error:
-            raise self.refused(f"it is no whole Arrow file ({_first_line(error)})") from None
+            raise self.refused(f"not a complete Arrow file ({_first_line(error)})") from None
         if ENTRY not in metadata:
-            raise self.refused(f"its metadata has no entry {ENTRY.decode()!r}, so it is no recording")
+            raise self.refused(f"not a recording: the schema metadata has no entry {ENTRY.decode()!r}")
         if not self._file.schema.remove_metadata().equals(COLUMNS):
-            wanted = ", ".join(f"{f.name} {f.type}" for f in COLUMNS)
-            raise self.refused(f"a recording has the columns {wanted}; it has others")
+            columns = ", ".join(f"{f.name} {f.type}" for f in COLUMNS)
+            raise self.refused(f"wrong columns; a recording has {columns}")
         self._sealed = SEAL in metadata
         if self._sealed and metadata[SEAL] != _number(zlib.crc32(metadata[ENTRY])):
-            raise self.refused("its metadata is damaged: its checksum does not match")
+            raise self.refused("the metadata is damaged: checksum mismatch")
         self.header = self._header(metadata[ENTRY])
 
     def refused(self, reason: str) -> BadRecording:
         return BadRecording(path=str(self.path), reason=reason)
 
     def lines(self) -> Iterator[tuple[int, Line]]:
-        """All rows in order, each with its number from 1."""
-        number, said = 0, b""
+        """All rows in order, numbered from 1."""
+        number, expected = 0, b""
         for index in range(self._file.num_record_batches):
             batch, metadata = self._batch(index)
-            said = metadata.get(_ROWS, b"")
+            expected = metadata.get(_ROWS, b"")
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 number += 1
                 yield number, Line(*row)
-        if self._sealed and said != _number(number):
-            raise self.refused(f"it has {number} rows, and should have {said.decode(errors='replace') or 'more'}")
+        if self._sealed and expected != _number(number):
+            count = expected.decode(errors="replace") or "more"
+            raise self.refused(f"wrong number of rows: {number}, expected {count}")
 
     def _batch(self, index: int) -> tuple[pa.RecordBatch, dict[bytes, bytes]]:
         try:
-            found = self._file.get_batch_with_custom_metadata(index)
-            found.batch.validate(full=True)
+            read = self._file.get_batch_with_custom_metadata(index)
+            read.batch.validate(full=True)
         except (pa.ArrowException, OSError) as error:
             raise self.refused(f"batch {index} is damaged ({_first_line(error)})") from None
-        metadata = dict(found.custom_metadata or {})
-        if self._sealed and metadata.get(_CRC) != _checksum(found.batch):
-            raise self.refused(f"batch {index} is damaged: its checksum does not match")
-        return found.batch, metadata
+        metadata = dict(read.custom_metadata or {})
+        if self._sealed and metadata.get(_CRC) != _checksum(read.batch):
+            raise self.refused(f"batch {index} is damaged: checksum mismatch")
+        return read.batch, metadata
 
     def _header(self, text: bytes) -> Header:
         try:
-            found = json.loads(text)
-            if found["format"] != FORMAT:
-                raise self.refused(f"it has format {found['format']}, this Tailrace reads {FORMAT}")
-            tables = tuple(_table(i, sql) for i, sql in enumerate(found["tables"], 1))
-            views = tuple(_view(v) for v in found["views"])
+            document = json.loads(text)
+            if document["format"] != FORMAT:
+                raise self.refused(f"the file has format {document['format']}; this Tailrace reads format {FORMAT}")
+            tables = tuple(_table(i, sql) for i, sql in enumerate(document["tables"], 1))
+            views = tuple(_view(v) for v in document["views"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self.refused(f"its metadata is wrong: {type(error).__name__} {error}") from None
+            raise self.refused(f"invalid metadata: {type(error).__name__} {error}") from None
         except TailraceError as error:
             raise error if isinstance(error, BadRecording) else self.refused(str(error)) from None
         if not any(v.recorded for v in views):
-            raise self.refused("it records no view")
+            raise self.refused("the file records no view")
         names = [t.name for t in tables] + [v.name for v in views]
-        if double := [n for n in names if names.count(n) > 1]:
-            raise self.refused(f"two tables or views are named {double[0]!r}")
+        if duplicates := [n for n in names if names.count(n) > 1]:
+            raise self.refused(f"two tables or views are named {duplicates[0]!r}")
         return Header(tables, views)
 
 
 def _table(number: int, sql: str) -> TableDef:
     (statement,) = parse(sql)
     if not isinstance(statement, CreateTable):
-        raise ValueError(f"{sql[:60]!r} is no CREATE TABLE")
+        raise ValueError(f"{sql[:60]!r} is not a CREATE TABLE statement")
     return TableDef(number, statement.name, statement.columns, statement.key)
 
 
-def _view(found: Any) -> RecordedView:
-    key = found["key"]
-    if not isinstance(found["name"], str) or not isinstance(found["sql"], str):
-        raise ValueError("a view's name and sql are texts")
+def _view(document: Any) -> RecordedView:
+    key = document["key"]
+    if not isinstance(document["name"], str) or not isinstance(document["sql"], str):
+        raise ValueError("a view's name and sql must be strings")
     return RecordedView(
-        found["name"],
-        found["sql"],
+        document["name"],
+        document["sql"],
         None if key is None else tuple(str(k) for k in key),
-        bool(found.get("recorded", True)),
-        found.get("plan"),
+        bool(document.get("recorded", True)),
+        document.get("plan"),
     )
 
 

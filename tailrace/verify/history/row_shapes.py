@@ -1,11 +1,11 @@
-"""Rows of views in the form in which histories are compared: as JSON has them, under the key of their record.
+"""The canonical form in which view rows are compared: JSON values, indexed by the text that identifies a record.
 
-    with a key       text of the key's values        → the row
-    without one      text of the row's values        → how often it is there
-                     (all but floats, if it has any)   → the floats of each such row, in order
+    view with a key      text of the key's values                → the row
+    view without a key   text of the row's values                → the number of copies
+      ... with floats    text of the row's values but the floats → the floats of all such rows, sorted
 
-Both what a recording says and what Spark computes take this form, so equal rows are equal however they were written:
-decimals with all their digits, times in UTC, maps in the order of their keys, zeros in keys without a sign.
+Rows from a recording and rows from Spark are both brought into this form, so that equal values compare equal however
+they were written: decimals have all their digits, times are in UTC, maps are sorted, zeros in keys have no sign.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from tailrace.types import Column
 State = dict[str, Any]
 
 
-def typed(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
-    """A row from JSON with values of its columns' types, None where it has none; ValueError says what does not fit."""
+def convert_row(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+    """Converts a JSON row to its columns' types. Missing columns become None. ValueError: a value does not fit."""
     if extra := row.keys() - {c.name for c in columns}:
-        raise ValueError(f"there is no column {min(extra)!r}")
-    found = {}
+        raise ValueError(f"no column named {min(extra)!r}")
+    values = {}
     for column in columns:
         try:
-            found[column.name] = _typed(row.get(column.name), types.arrow(column.type))
+            values[column.name] = _convert(row.get(column.name), types.arrow(column.type))
         except (ValueError, TypeError, ArithmeticError, AttributeError):
             value = text.to_json(row[column.name])
             raise ValueError(f"column {column.name!r}: {value} does not fit {column.type.upper()}") from None
-    return found
+    return values
 
 
-def _typed(value: Any, kind: pa.DataType) -> Any:
+def _convert(value: Any, kind: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_map(kind):
         pairs = value.items() if isinstance(value, Mapping) else value
-        return [(_typed(k, kind.key_type), _typed(v, kind.item_type)) for k, v in pairs]
+        return [(_convert(k, kind.key_type), _convert(v, kind.item_type)) for k, v in pairs]
     if pa.types.is_list(kind):
-        return [_typed(v, kind.value_type) for v in value]
+        return [_convert(v, kind.value_type) for v in value]
     if pa.types.is_struct(kind):
-        return {f.name: _typed(value.get(f.name), f.type) for f in kind}
+        return {f.name: _convert(value.get(f.name), f.type) for f in kind}
     if isinstance(value, str) and (pa.types.is_binary(kind) or pa.types.is_floating(kind)):
         return text.value_of(value, kind)
     return to_value(value, kind)
@@ -57,7 +57,7 @@ def _typed(value: Any, kind: pa.DataType) -> Any:
 
 @dataclass(frozen=True)
 class Shape:
-    """A view's columns, and the positions of those that are its key."""
+    """A view's columns, and the positions of its key columns (None: no key)."""
 
     columns: tuple[Column, ...]
     key: tuple[int, ...] | None
@@ -72,75 +72,75 @@ class Shape:
 
     @cached_property
     def _identity(self) -> list[int]:
-        """The positions that tell records apart."""
+        """The positions of the columns that identify a record."""
         return [i for i in range(len(self.columns)) if i not in self.floats] if self.key is None else list(self.key)
 
-    def plain(self, row: Sequence[Any]) -> list[Any]:
-        """A row's values as JSON has them."""
+    def to_plain(self, row: Sequence[Any]) -> list[Any]:
+        """Converts a row's values to their JSON form."""
         return [_plain(value, field.type) for value, field in zip(row, self._schema, strict=True)]
 
-    def record(self, row: Sequence[Any]) -> str:
-        """The text of the record that a plain row belongs to."""
+    def record_text(self, row: Sequence[Any]) -> str:
+        """The text that identifies the record of a plain row."""
         return text.to_json([_unsigned(row[i]) for i in self._identity])
 
     def key_text(self, key: Sequence[Any]) -> str:
-        """The same of a key alone, as JSON has it."""
+        """The text that identifies the record with this key; the key is a list of JSON values."""
         columns = [self.columns[p] for p in self.key or ()]
-        values = typed(dict(zip([c.name for c in columns], key, strict=True)), columns)
+        values = convert_row(dict(zip([c.name for c in columns], key, strict=True)), columns)
         kinds = [types.arrow(c.type) for c in columns]
         return text.to_json([_unsigned(_plain(v, k)) for v, k in zip(values.values(), kinds, strict=True)])
 
-    def shown(self, row: Sequence[Any]) -> dict[str, Any]:
+    def named(self, row: Sequence[Any]) -> dict[str, Any]:
         return {c.name: value for c, value in zip(self.columns, row, strict=True)}
 
-    def state(self, rows: Iterable[Sequence[Any]]) -> State:
-        """What a view with these rows shows; ValueError if two of them have one key."""
+    def build_state(self, rows: Iterable[Sequence[Any]]) -> State:
+        """The state of a view with these rows. Raises ValueError if two rows have the same key."""
         bag = Bag(self)
-        found: State = {}
-        for row in map(self.plain, rows):
-            record = self.record(row)
+        by_key: State = {}
+        for row in map(self.to_plain, rows):
+            record = self.record_text(row)
             if self.key is None:
                 bag.add(row)
-            elif record in found:
+            elif record in by_key:
                 raise ValueError(f"two rows have the key {record}")
             else:
-                found[record] = self.shown(row)
-        return found if self.key is not None else {record: bag.value(record) for record in bag.records}
+                by_key[record] = self.named(row)
+        return by_key if self.key is not None else {record: bag.value(record) for record in bag.records}
 
 
 @dataclass
 class Bag:
-    """Rows of a view without a key, each with how often it is there, by record."""
+    """The rows of a view without a key, grouped by record, each with its number of copies."""
 
     shape: Shape
     records: dict[str, dict[str, tuple[tuple[Any, ...], int]]] = field(default_factory=dict)
 
     def add(self, row: Sequence[Any]) -> None:
-        """The row is there once more."""
-        self.put(row, self._held(row).get(text.to_json(row), ((), 0))[1] + 1)
+        """Adds one copy of the row."""
+        self.put(row, self._rows_of(row).get(text.to_json(row), ((), 0))[1] + 1)
 
     def put(self, row: Sequence[Any], weight: int) -> None:
-        """From now on the row is there so often."""
-        held, same = self._held(row), text.to_json(row)
-        held.pop(same, None)
+        """Sets the number of copies of the row."""
+        rows, row_text = self._rows_of(row), text.to_json(row)
+        rows.pop(row_text, None)
         if weight:
-            held[same] = tuple(_unsigned(row[i]) for i in self.shape.floats), weight
+            rows[row_text] = tuple(_unsigned(row[i]) for i in self.shape.floats), weight
 
     def value(self, record: str) -> Any:
-        """What there is of a record; None if nothing."""
-        held = self.records.get(record, {}).values()
-        if not held:
+        """The value of a record; None if it has no rows."""
+        rows = self.records.get(record, {}).values()
+        if not rows:
             return None
         if not self.shape.floats:
-            return {WEIGHT: sum(weight for _, weight in held)}
-        return tuple(sorted((floats for floats, weight in held for _ in range(weight)), key=_order))
+            return {WEIGHT: sum(weight for _, weight in rows)}
+        return tuple(sorted((floats for floats, weight in rows for _ in range(weight)), key=_sort_key))
 
-    def _held(self, row: Sequence[Any]) -> dict[str, tuple[tuple[Any, ...], int]]:
-        return self.records.setdefault(self.shape.record(row), {})
+    def _rows_of(self, row: Sequence[Any]) -> dict[str, tuple[tuple[Any, ...], int]]:
+        return self.records.setdefault(self.shape.record_text(row), {})
 
 
-def _order(row: tuple[Any, ...]) -> list[tuple[str, float]]:
-    """Floats in an order that their last digits do not decide."""
+def _sort_key(row: tuple[Any, ...]) -> list[tuple[str, float]]:
+    """A sort key for floats that ignores their last digits, because these may differ within the tolerance."""
     return [("", float(f"{v:.9g}")) if isinstance(v, int | float) else (str(v), 0.0) for v in row]
 
 

@@ -1,9 +1,9 @@
-"""The base states that a search looks at: each computed once, and no more than a bound in all.
+"""The space of base states that a search evaluates: each at most once, and at most `bound` in total.
 
     base states = versions of record 1 × versions of record 2 × ...
 
 A slice is the part of this space that matters for one view record: other base records stay at their first version.
-Puts that leave a row as it was make no version here: the base states with and without them are the same.
+A put that does not change the row makes no version here, because it makes no other base state.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ Point: TypeAlias = tuple[int, ...]
 
 
 class BoundHit(Exception):
-    """As many base states as allowed were looked at."""
+    """The allowed number of base states was evaluated."""
 
 
 class Space:
-    """A view's value at every base state, computed when asked for."""
+    """The view at each base state, computed on demand."""
 
     def __init__(self, base: BaseHistory, view: ViewHistory, definition: Definition, bound: int) -> None:
         self._base, self._view, self._definition, self._bound = base, view, definition, bound
         self._seen: dict[Point, Mapping[Any, Value]] = {}
-        lines = {record: _distinct(values) for record, values in base.timelines.items()}
-        self.lines = {record: line for record, line in lines.items() if len(line) > 1}
-        self.last: Point = tuple(len(line) - 1 for line in self.lines.values())
+        distinct = {record: _distinct(values) for record, values in base.timelines.items()}
+        # One dimension for each record with at least two distinct versions.
+        self.timelines = {record: versions for record, versions in distinct.items() if len(versions) > 1}
+        self.last: Point = tuple(len(versions) - 1 for versions in self.timelines.values())
         self.size = math.prod(n + 1 for n in self.last)
 
     @property
@@ -42,11 +43,11 @@ class Space:
 
     @property
     def seen(self) -> Mapping[Point, Mapping[Any, Value]]:
-        """The base states looked at so far, in that order, and the view of each."""
+        """The base states evaluated so far, in that order, with the view of each."""
         return self._seen
 
     def view_at(self, point: Point) -> Mapping[Any, Value]:
-        """The view of a base state; `BoundHit` if that would be one too many."""
+        """The view of a base state. Raises `BoundHit` if the bound allows no further base state."""
         if point not in self._seen:
             if len(self._seen) >= self._bound:
                 raise BoundHit
@@ -55,71 +56,71 @@ class Space:
 
     def rows(self, point: Point) -> dict[Record, Value]:
         rows = dict(self._base.initial)
-        rows.update({r: line[at][1] for (r, line), at in zip(self.lines.items(), point, strict=True)})
+        rows.update({r: versions[at][1] for (r, versions), at in zip(self.timelines.items(), point, strict=True)})
         return {record: value for record, value in rows.items() if value is not None}
 
     @cached_property
     def as_written(self) -> list[Point]:
-        """The base states in the order in which the changes were made, one change at a time."""
-        steps = {(r, version): n for n, (r, line) in enumerate(self.lines.items()) for version, _ in line}
-        done, at = dict.fromkeys(self._base.timelines, 0), [0] * len(self.lines)
-        found = [tuple(at)]
+        """The base states in the order of the changes, one change at a time."""
+        dimensions = {(r, version): n for n, (r, line) in enumerate(self.timelines.items()) for version, _ in line}
+        version_of, position = dict.fromkeys(self._base.timelines, 0), [0] * len(self.timelines)
+        points = [tuple(position)]
         for change in self._base.changes:
-            done[change.record] += 1
-            number = steps.get((change.record, done[change.record]))
-            if number is not None:
-                at[number] += 1
-                found.append(tuple(at))
-        return found
+            version_of[change.record] += 1
+            dimension = dimensions.get((change.record, version_of[change.record]))
+            if dimension is not None:
+                position[dimension] += 1
+                points.append(tuple(position))
+        return points
 
     def slice(self, key: Key, matters: Matters | None) -> Slice:
         if matters is None:
-            return Slice(self, key, tuple(range(len(self.lines))))
-        timelines = self._base.timelines
-        return Slice(self, key, tuple(n for n, r in enumerate(self.lines) if matters(key, r, timelines[r])))
+            return Slice(self, key, tuple(range(len(self.timelines))))
+        versions = self._base.timelines
+        return Slice(self, key, tuple(n for n, r in enumerate(self.timelines) if matters(key, r, versions[r])))
 
 
 class Slice:
-    """The base states that differ for one view record, and the record's value at those looked at."""
+    """The base states that can differ for one view record, and the record's value at those evaluated so far."""
 
     def __init__(self, space: Space, key: Key, records: Sequence[int]) -> None:
         self._space, self._key, self._records = space, key, records
-        self.last = self._of(space.last)
+        self.last = self._project(space.last)
         self.size = math.prod(n + 1 for n in self.last)
 
     @cached_property
     def values(self) -> dict[Point, Value]:
-        return {self._of(point): view.get(self._key) for point, view in self._space.seen.items()}
+        return {self._project(point): view.get(self._key) for point, view in self._space.seen.items()}
 
     @property
     def as_written(self) -> Iterator[Value]:
-        """The record's value as the changes were made, one after the other."""
+        """The record's values in the order of the changes."""
         seen = self._space.seen
         return (seen[point].get(self._key) for point in self._space.as_written if point in seen)
 
     @property
     def complete(self) -> bool:
-        """Whether all base states that matter were looked at."""
+        """Whether all base states that matter were evaluated."""
         return len(self.values) == self.size
 
     def explore(self) -> Iterator[None]:
-        """Look at one base state more with each step, those near to the ones seen first; `BoundHit` at the bound."""
+        """Evaluates one more base state per step, nearest neighbours first. Raises `BoundHit` at the bound."""
         waiting = deque(self.values)
         while waiting:
             for point in self._neighbours(waiting.popleft()):
                 if point not in self.values:
-                    self.values[point] = self._space.view_at(self._whole(point)).get(self._key)
+                    self.values[point] = self._space.view_at(self._embed(point)).get(self._key)
                     waiting.append(point)
                     yield
 
-    def line(self, number: int) -> tuple[Record, list[tuple[int, Value]]]:
-        """The record that a point's position of this number is about, and its versions."""
-        return list(self._space.lines.items())[self._records[number]]
+    def timeline(self, dimension: int) -> tuple[Record, list[tuple[int, Value]]]:
+        """The base record of a dimension of this slice, and its versions with their numbers."""
+        return list(self._space.timelines.items())[self._records[dimension]]
 
-    def _of(self, point: Point) -> Point:
+    def _project(self, point: Point) -> Point:
         return point if len(self._records) == len(point) else tuple(point[n] for n in self._records)
 
-    def _whole(self, point: Point) -> Point:
+    def _embed(self, point: Point) -> Point:
         whole = [0] * len(self._space.last)
         for n, at in zip(self._records, point, strict=True):
             whole[n] = at
@@ -133,9 +134,9 @@ class Slice:
 
 
 def _distinct(values: Sequence[Value]) -> list[tuple[int, Value]]:
-    """Versions that differ from the one before, with their numbers."""
-    found = [(0, values[0])]
+    """The versions that differ from the previous one, with their numbers."""
+    versions = [(0, values[0])]
     for number, value in enumerate(values):
-        if not alike(found[-1][1], value):
-            found.append((number, value))
-    return found
+        if not alike(versions[-1][1], value):
+            versions.append((number, value))
+    return versions

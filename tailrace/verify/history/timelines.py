@@ -1,13 +1,13 @@
-"""Histories: what happened to the base records, what a view showed, and which base states there were.
+"""The data model of a check: the history of base records, the base states it allows, and the history of a view.
 
     B ≤ B'   iff   no base record's version in B' is earlier than its version in B
 
-A base record's versions are its timeline. Changes of one record stay in their order; those of different records
-may be seen in any. So a base state is one version of each record, whichever: the base states between the first and
-the last are all combinations of versions, and most pairs of them are not ordered.
+A base record's versions are its timeline. Changes of one record keep their order; changes of different records may
+be observed in any order. A base state is therefore any combination of one version per record. Most pairs of base
+states are not ordered.
 
-A view record is compared as a value; a record that is not there has the value None. Nothing here knows SQL, Spark or
-Tailrace: a view is any function from base rows to view rows, and the histories may come from any system.
+A view record is compared as a value; an absent record has the value None. Nothing here depends on SQL, Spark or
+Tailrace: a view is any function from base rows to view rows, and histories may come from any system.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Key: TypeAlias = Hashable
 Record: TypeAlias = tuple[str, Key]
 """A base record: its table and its key."""
 Value: TypeAlias = Any
-"""A row, in any form that compares with ==; None is no row."""
+"""A row in any form that supports ==; None is an absent row."""
 Rows: TypeAlias = Mapping[Record, Value]
 Definition: TypeAlias = Callable[[Rows], Mapping[Any, Value]]
-"""A view: from the base rows that are there to the view rows, by key."""
+"""A view: a function from the present base rows to the view rows by key."""
 Matters: TypeAlias = Callable[[Key, Record, Sequence[Value]], bool]
-"""Whether a view record, by its key, can depend on a base record with these versions."""
+"""Whether the view record with this key can depend on a base record with these versions."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A new version of one record. Changes of one transaction happen together; its number says when."""
+    """A new version of one record. Changes with the same transaction number happen together."""
 
     transaction: int
     record: Record
@@ -45,7 +45,7 @@ class Change:
 
 @dataclass(frozen=True)
 class BaseHistory:
-    """The rows there were first, and all changes since, by rising transaction."""
+    """The initial rows, and all later changes in the order of their transactions."""
 
     initial: Rows
     changes: Sequence[Change]
@@ -53,12 +53,12 @@ class BaseHistory:
     def __post_init__(self) -> None:
         for before, after in zip(self.changes, self.changes[1:], strict=False):
             if after.transaction < before.transaction:
-                reason = f"transaction {after.transaction} comes after transaction {before.transaction}"
-                raise BadHistory(name="the base tables", reason=reason)
+                order = f"transaction {after.transaction} comes after transaction {before.transaction}"
+                raise BadHistory(name="the base tables", reason=f"{order}; sort the changes by transaction")
 
     @cached_property
     def timelines(self) -> Mapping[Record, tuple[Value, ...]]:
-        """The versions of each record that changed, from the first; the others have just the one in `initial`."""
+        """The versions of each record that changed, oldest first. Other records have only the one in `initial`."""
         versions: dict[Record, list[Value]] = {}
         for change in self.changes:
             versions.setdefault(change.record, [self.initial.get(change.record)]).append(change.value)
@@ -73,17 +73,17 @@ class BaseHistory:
         return BaseState(self, tuple(len(values) - 1 for values in self.timelines.values()))
 
     def states(self) -> Iterator[BaseState]:
-        """All base states from the first to the last, both included: every combination of versions."""
+        """All base states, including the first and the last: every combination of versions."""
         for versions in product(*(range(len(values)) for values in self.timelines.values())):
             yield BaseState(self, versions)
 
     def at(self, cut: int) -> BaseState:
-        """The base state after all transactions up to a number."""
-        seen = dict.fromkeys(self.timelines, 0)
+        """The base state after all transactions up to a cut."""
+        versions = dict.fromkeys(self.timelines, 0)
         for change in self.changes:
             if change.transaction <= cut:
-                seen[change.record] += 1
-        return BaseState(self, tuple(seen.values()))
+                versions[change.record] += 1
+        return BaseState(self, tuple(versions.values()))
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class BaseState:
 
     @property
     def rows(self) -> Rows:
-        """The rows that are there."""
+        """The rows that are present."""
         rows = {record: value for record, value in self.history.initial.items() if value is not None}
         timelines = self.history.timelines.items()
         for (record, values), version in zip(timelines, self.versions, strict=True):
@@ -114,10 +114,10 @@ class BaseState:
 
 @dataclass(frozen=True)
 class ViewState:
-    """What changed in a view since its state before (None: the row went), or, if `whole`, all that it shows.
+    """What changed in a view since its previous state (None: the row was deleted), or, if `whole`, all of its rows.
 
-    The cut is the state's certificate: the number of the last transaction that it reflects. States of several
-    views with one `epoch` were published together.
+    The cut is the state's certificate: the number of the last transaction that it reflects. States of several views
+    with the same `epoch` were published together.
     """
 
     changes: Mapping[Any, Value]
@@ -128,7 +128,7 @@ class ViewState:
 
 @dataclass(frozen=True)
 class ViewHistory:
-    """All states that a view had, from its first. If only some of its records were observed, `keys` names them."""
+    """All states of a view, first to last. If only some of its records were observed, `keys` names them."""
 
     name: str
     states: Sequence[ViewState]
@@ -136,15 +136,14 @@ class ViewHistory:
 
     def __post_init__(self) -> None:
         if not self.states:
-            raise BadHistory(name=self.name, reason="there are no states of it; record at least its first")
+            raise BadHistory(name=self.name, reason="no states; record at least the first one")
 
     def observed(self, rows: Mapping[Any, Value]) -> dict[Any, Value]:
-        """Of a view's rows, those that the history is about."""
-        kept = self.keys
-        return {k: v for k, v in rows.items() if v is not None and (kept is None or k in kept)}
+        """The view rows that the history covers."""
+        return {k: v for k, v in rows.items() if v is not None and (self.keys is None or k in self.keys)}
 
     def contents(self) -> Iterator[Mapping[Any, Value]]:
-        """What the view shows in each state. The mapping changes as the iteration goes on."""
+        """The view's rows in each state. All steps yield the same mapping, changed in place."""
         shown: dict[Any, Value] = {}
         for state in self.states:
             if state.whole:
@@ -155,7 +154,7 @@ class ViewHistory:
             yield MappingProxyType(shown)
 
     def timelines(self, tolerance: float = 0.0) -> dict[Any, list[tuple[int, Value]]]:
-        """Of each record that was ever there: its successive values, each with the number of the state it came with."""
+        """The successive values of each record that was ever present, each with the number of its first state."""
         lines: dict[Any, list[tuple[int, Value]]] = {}
         for number, shown in enumerate(self.contents()):
             state = self.states[number]

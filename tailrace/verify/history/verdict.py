@@ -1,4 +1,4 @@
-"""Levels of consistency, verdicts about histories, and the witnesses against them."""
+"""The result of a check: consistency levels, verdicts, and witnesses that explain why a level is missed."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from tailrace.verify.history.timelines import Key, Value, ViewHistory
 
 
 class Level(IntEnum):
-    """How far a view's states agree with its base tables. Each level includes those below."""
+    """How well a view's states agree with its base tables. Each level includes the lower ones."""
 
     NONE = 0
-    """Not even the last state is right."""
+    """The last state is wrong."""
     CONVERGENT = 1
     """The last state is the view of the last base state."""
     WEAK = 2
     """Every state is the view of some base state."""
     STRONG = 3
-    """Later states are views of later base states: no reader sees a record go back in time."""
+    """Later states are views of later base states: no record goes back in time."""
     COMPLETE = 4
-    """No base state is left out."""
+    """No base state is skipped."""
 
     def __str__(self) -> str:
         return _NAMES[self]
 
 
 WIDEST = 200
-"""Of a longer value only the start is shown."""
+"""Longer values are cut off after this many characters."""
 
 _NAMES = {
     Level.NONE: "inconsistent",
@@ -42,7 +42,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Shown:
-    """One value that a view record had: the number of the view's state (from 0), and the cut and epoch it came with."""
+    """The value of a view record in one state. States are numbered from 0; `cut` and `epoch` are those of the state."""
 
     state: int
     value: Value
@@ -51,21 +51,21 @@ class Shown:
 
     @property
     def place(self) -> str:
-        known = [f"{name} {n}" for name, n in (("epoch", self.epoch), ("cut", self.cut)) if n is not None]
-        return f"state {self.state}" + (f" ({', '.join(known)})" if known else "")
+        details = [f"{name} {n}" for name, n in (("epoch", self.epoch), ("cut", self.cut)) if n is not None]
+        return f"state {self.state}" + (f" ({', '.join(details)})" if details else "")
 
 
 def shown_in(view: ViewHistory, number: int, value: Value = None) -> Shown:
-    """A value of a record, as it was in a state of the view."""
+    """A record's value in the view's state of this number."""
     return Shown(number, value, view.states[number].cut, view.states[number].epoch)
 
 
 @dataclass(frozen=True)
 class Witness:
-    """Why a level is not reached: the fewest states of one view record that show it, the earliest such.
+    """Why a level is missed: the smallest set of states of one view record that proves it, the earliest such set.
 
-    `level` is the level missed; None is that several views do not agree on a cut. If `whole`, it is about the view's
-    states as such, and not about a record.
+    `level` is the missed level, or None if views published together have different cuts. If `whole`, the witness is
+    about the view's states as a whole, not about one record.
     """
 
     level: Level | None
@@ -76,18 +76,18 @@ class Witness:
     whole: bool = False
 
     def __str__(self) -> str:
-        missed = f"not {self.level}" if self.level is not None else "not of one snapshot"
-        lines = [f"view {self.view}{'' if self.whole else f', record {named(self.key)}'}: {missed}"]
+        missed = f"not {self.level}" if self.level is not None else "not in the same snapshot as other views"
+        lines = [f"view {self.view}{'' if self.whole else f', record {format_value(self.key)}'}: {missed}"]
         for state in self.states:
-            lines.append(f"  {state.place}{'' if self.whole else f': {shown(state.value)}'}")
+            lines.append(f"  {state.place}{'' if self.whole else f': {format_row(state.value)}'}")
         return "\n".join([*lines, f"  {self.reason}"])
 
 
 @dataclass(frozen=True)
 class ViewVerdict:
-    """What was found about one view: at least `level`, at most `at_most`; they differ if the bound was hit.
+    """The result for one view: it reaches at least `level` and at most `at_most`. They differ if the bound was hit.
 
-    There is a witness for each condition that is violated, lowest level first. `looked_at` is the number of base
+    `witnesses` has one witness for each violated condition, lowest level first. `looked_at` is the number of base
     states for which the view was computed.
     """
 
@@ -100,67 +100,71 @@ class ViewVerdict:
     def __str__(self) -> str:
         if self.level == self.at_most:
             return f"view {self.view}: {self.level}"
-        found = f"at least {self.level}, at most {self.at_most}"
-        return f"view {self.view}: {found} (undecided after {self.looked_at} base states; raise the bound)"
+        levels = f"at least {self.level}, at most {self.at_most}"
+        return f"view {self.view}: {levels} (undecided after {self.looked_at} base states; raise the bound)"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found about all views. `snapshot` is None if it was not checked: no certificates, or no epochs."""
+    """The result for all views.
+
+    `snapshot` says whether views published together have the same cut. It is None if this was not checked, because
+    there are no certificates or no two views share an epoch.
+    """
 
     views: Mapping[str, ViewVerdict]
     snapshot: bool | None
     split: Witness | None = None
-    """Views published together that do not name one cut."""
+    """The witness for views that were published together but have different cuts."""
 
     @property
     def level(self) -> Level:
-        """The level that all views reach, at least."""
+        """The level that every view reaches at least."""
         return min(v.level for v in self.views.values())
 
     @property
     def at_most(self) -> Level:
-        """The lowest level that some view is known not to exceed."""
+        """The upper limit of the level that all views reach."""
         return min(v.at_most for v in self.views.values())
 
     @property
     def bounded(self) -> bool:
-        """Whether the bound was hit, so that the level may be higher than `level`."""
+        """Whether the bound was hit, so that the real level may be higher than `level`."""
         return self.level < self.at_most
 
     @property
     def witness(self) -> Witness | None:
-        """Why not all views are strongly consistent, at the lowest level missed; or else, why they are no snapshot.
+        """Why not all views are strongly consistent, for the lowest missed level; otherwise why they are no snapshot.
 
-        What is missing to complete consistency is among each view's own witnesses.
+        Witnesses against complete consistency are only in each view's own `witnesses`.
         """
-        found = [(w.level, w) for v in self.views.values() for w in v.witnesses if w.level is not None]
-        lowest = min(found, key=lambda pair: pair[0], default=(Level.COMPLETE, None))
+        candidates = [(w.level, w) for v in self.views.values() for w in v.witnesses if w.level is not None]
+        lowest = min(candidates, key=lambda pair: pair[0], default=(Level.COMPLETE, None))
         return self.split if lowest[0] > Level.STRONG else lowest[1]
 
     def __str__(self) -> str:
         lines = [str(v) for v in self.views.values()]
         if self.snapshot is not None:
-            lines.append(f"views published together {'name one cut' if self.snapshot else 'do not name one cut'}")
+            lines.append(f"views published together have {'the same cut' if self.snapshot else 'different cuts'}")
         return "\n".join([*lines, *([str(self.witness)] if self.witness else [])])
 
 
-def shown(value: Value) -> str:
-    """A row as a person reads it."""
-    text = "absent" if value is None else named(value)
+def format_row(value: Value) -> str:
+    """A row as text for people; None is an absent row."""
+    text = "absent" if value is None else format_value(value)
     return text if len(text) <= WIDEST else f"{text[:WIDEST]}..."
 
 
-def named(value: Any) -> str:
-    """A key, or a value within a row."""
+def format_value(value: Any) -> str:
+    """A key, or a value within a row, as text for people."""
     match value:
         case None:
             return "NULL"
         case str():
             return value or "''"
         case tuple():
-            return "(" + ", ".join(map(named, value)) + ")"
+            return "(" + ", ".join(map(format_value, value)) + ")"
         case Mapping():
-            return "{" + ", ".join(f"{key}: {named(inner)}" for key, inner in value.items()) + "}"
+            return "{" + ", ".join(f"{key}: {format_value(inner)}" for key, inner in value.items()) + "}"
         case _:
             return str(value)

@@ -1,7 +1,7 @@
-"""What every engine is put through, right or broken: `python workload.py STORE RECORDING`.
+"""The workload for every engine, correct or broken: `python workload.py STORE RECORDING`.
 
-An epoch dies between its work and its commit and is tried again, with a reader (the recorder) in between; a refresh
-takes two epochs; a group has rows on both nodes.
+An epoch dies between its work and its commit and is retried, and a reader (the recorder) reads in between. A refresh
+takes two epochs. A group has rows on both nodes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 import tailrace as tr
-from tailrace.codec.murmur import place_one
+from tailrace.codec.murmur import hash_bucket
 from tailrace.spark.session import session
 from tailrace.store.lmdb.store import LmdbStore
 
@@ -27,17 +27,17 @@ IDS = (0, 2)  # on different nodes
 
 
 class Died(Exception):
-    """The driver, before it could commit."""
+    """The driver died before the commit."""
 
 
 @contextmanager
 def dying_at_commit() -> Iterator[None]:
-    changed = LmdbStore.change_documents
+    original = LmdbStore.change_documents
 
     def change(self: LmdbStore, changes: dict[str, Any]) -> None:
         if "committed" in changes:
             raise Died
-        changed(self, changes)
+        original(self, changes)
 
     LmdbStore.change_documents = change  # type: ignore[method-assign]
     try:
@@ -45,7 +45,7 @@ def dying_at_commit() -> Iterator[None]:
     except Died:
         pass
     finally:
-        LmdbStore.change_documents = changed  # type: ignore[method-assign]
+        LmdbStore.change_documents = original  # type: ignore[method-assign]
 
 
 def main(store: Path, recording: Path) -> None:
@@ -54,7 +54,7 @@ def main(store: Path, recording: Path) -> None:
         for name, sql in VIEWS.items():
             db.sql(f"CREATE MATERIALIZED VIEW {name} AS {sql}")
         t = db.table("t")
-        assert len({place_one([i], [pa.int32()], 2) for i in IDS}) == 2
+        assert len({hash_bucket([i], [pa.int32()], 2) for i in IDS}) == 2
         t.put_many([{"id": i, "g": 0, "v": 1} for i in IDS])
         db.refresh()
         t.put_many([{"id": i, "g": 0, "v": 10} for i in IDS])

@@ -1,22 +1,23 @@
-"""An engine without order: of every two epochs the first applies the log of the second, and the other way round."""
+"""An engine without order: every two epochs apply each other's range of the log."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from tailrace.epochs.protocol import Epochs
 
-_refreshed = Epochs._refresh_all
-_left: dict[int, Any] = {}
+_original = Epochs._refresh_all
+_postponed: dict[int, Any] = {}  # epoch: the range of the epoch before
 
 
 def _refresh_all(self: Epochs, done: Any, intent: Any, maintained: Any) -> int:
-    start, end = _left.pop(intent.epoch, (done.cut, intent.end))
+    start, end = _postponed.pop(intent.epoch, (done.cut, intent.end))
     if intent.epoch % 2 and self._store.newest_cut() != end:
-        _left[intent.epoch + 1] = start, end
+        _postponed[intent.epoch + 1] = start, end
         start, end = end, self._store.cut_after(end, self._largest)
-    return _refreshed(self, replace(done, cut=start), intent._replace(end=end), maintained)
+    return _original(self, replace(done, cut=start), replace(intent, end=end), maintained)
 
 
 Epochs._refresh_all = _refresh_all  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""An engine without undo: readers see what shards hold now, also of an epoch that is not committed."""
+"""An engine without undo: readers see the current content of shards, even of an uncommitted epoch."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""From the parsed query to plan nodes."""

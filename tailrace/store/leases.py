@@ -1,0 +1,119 @@
+"""Leases: documents that say "this process still needs something", and expire if it stops saying so.
+
+A lease has an expiry that its process moves forward while it lives. A lease that has expired, or whose process is known
+to be dead, counts no more, and anybody may remove it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from msgspec import structs
+
+from tailrace.errors import Closed, StoreError
+from tailrace.store.base import Store
+from tailrace.store.documents import Count, Document, Kind
+from tailrace.store.processes import lives, me
+
+DURATION = 60.0  # seconds from a renewal to the expiry
+RENEWAL = 15.0  # seconds between two renewals
+
+L = TypeVar("L", bound="Lease")
+
+
+class Lease(Document, frozen=True, kw_only=True):
+    """A process, and until when it is believed to be alive. Leases of older stores have no expiry."""
+
+    pid: Count
+    host: str
+    started: Count | None = None
+    expires: float | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        if {"pid": self.pid, "host": self.host, "started": self.started} == me():
+            return True  # this process removes its own leases, also after a jump of the clock
+        return (self.expires is None or time.time() < self.expires) and lives(self.pid, self.host, self.started)
+
+
+LEASES: Kind[Lease] = Kind("lease:", Lease, expendable=True)
+
+
+def fresh_lease() -> dict[str, object]:
+    """The fields of a lease that this process takes now."""
+    return {**me(), "expires": time.time() + DURATION}
+
+
+def is_leased(store: Store, key: str) -> bool:
+    lease = store.document(LEASES, key)
+    return lease is not None and lease.is_alive
+
+
+@contextmanager
+def kept(store: Store, kind: Kind[L], key: str) -> Iterator[None]:
+    """Renew a lease, which the store already has, inside the block."""
+    entry = (store, kind, key)
+    _keeper.add(entry)
+    try:
+        yield
+    finally:
+        _keeper.remove(entry)
+
+
+class _Keeper:
+    """A thread that renews all leases of this process. It starts with the first lease and ends with the last."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Condition()
+        self._entries: list[tuple[Store, Kind[Lease], str]] = []
+        self._thread: threading.Thread | None = None
+
+    def add(self, entry: tuple[Store, Kind[L], str]) -> None:
+        with self._guard:
+            self._entries.append(entry)  # type: ignore[arg-type]
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="tailrace-leases", daemon=True)
+                self._thread.start()
+
+    def remove(self, entry: tuple[Store, Kind[L], str]) -> None:
+        with self._guard:
+            self._entries.remove(entry)  # type: ignore[arg-type]
+            self._guard.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._guard:
+                self._guard.wait_for(lambda: not self._entries, timeout=RENEWAL)
+                if not self._entries:
+                    self._thread = None
+                    return
+                entries = list(self._entries)
+            for store, kind, key in entries:
+                renew(store, kind, key)
+
+
+def renew(store: Store, kind: Kind[L], key: str) -> None:
+    """Move the expiry of a lease forward. A lease that somebody removed stays removed."""
+    try:
+        lease = store.document(kind, key)
+        if lease is not None:
+            renewed = structs.replace(lease, expires=time.time() + DURATION)
+            store.change_documents({kind.at(key): renewed}, expected={kind.at(key): lease})
+    except (StoreError, Closed):
+        return  # the store is closed, or the lease was changed meanwhile: the next renewal sees
+
+
+_keeper = _Keeper()
+
+
+def _forget() -> None:
+    global _keeper
+    _keeper = _Keeper()
+
+
+os.register_at_fork(after_in_child=_forget)  # a forked child renews nothing: the leases are its parent's

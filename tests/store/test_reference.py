@@ -1,0 +1,47 @@
+"""References: what a user writes becomes the address that tasks open, once in each process."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+import tailrace as tr
+from tailrace.errors import NotAStore
+from tailrace.store.reference import StoreRef
+
+
+def test_a_plain_path_is_an_embedded_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert StoreRef.of("shop") == StoreRef(f"lmdb:{tmp_path}/shop") == StoreRef.of(f"lmdb:{tmp_path}/shop")
+    assert StoreRef.of(tmp_path / "shop").location == f"{tmp_path}/shop"
+
+
+def test_a_database_is_opened_by_its_url(tmp_path: Path) -> None:
+    with tr.open(f"lmdb:{tmp_path}/shop", map_size=1 << 24) as db:
+        assert db.path == f"{tmp_path}/shop"
+
+
+def test_a_store_of_another_kind_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotAStore, match="no store is called hbase:"):
+        tr.open("hbase://localhost:2181/shop")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_is_opened_once_in_a_process(tmp_path: Path) -> None:
+    with tr.open(tmp_path / "shop", map_size=1 << 24) as db:
+        ref = StoreRef.of(db.path)
+        again = pickle.loads(pickle.dumps(ref))
+        assert again.open() is ref.open()
+        assert ref.open().ref == ref
+
+
+def test_another_store_at_the_same_path_is_another_store(tmp_path: Path) -> None:
+    tr.open(tmp_path / "shop", map_size=1 << 24).close()
+    ref = StoreRef.of(tmp_path / "shop")
+    first = ref.open()
+    (tmp_path / "shop").rename(tmp_path / "old")
+    tr.open(tmp_path / "shop", map_size=1 << 24).close()
+    assert ref.open() is not first
