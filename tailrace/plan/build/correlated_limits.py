@@ -1,4 +1,4 @@
-"""Refuses a correlated subquery with LIMIT where Spark's answer is not SQL's.
+"""Refuses a correlated subquery with LIMIT where Spark's result differs from the SQL standard.
 
     (SELECT x FROM b WHERE b.k = a.k ORDER BY x LIMIT 1)        the first row of b that matches the row of a
 

@@ -158,10 +158,10 @@ class Decorrelation:
         condition = Lifted(grouped.node, over_domain).conditions(len(positions), grouped.width)
         both = joined(domain, grouped.node, "left", condition, self.types)
         calls = [value_or_empty(c, column(len(positions) + i), self.origin) for i, c in enumerate(node.calls)]
-        answers = Project(
+        completed = Project(
             both, (*calls, *map(column, at.values())), grouped.node.columns[: grouped.width] + domain.columns
         )
-        return Lifted(answers, _identity(positions))
+        return Lifted(completed, _identity(positions))
 
     def _join(self, node: Join) -> Lifted:
         left, right = self.lift(node.left), self.lift(node.right)

@@ -17,7 +17,7 @@ from tailrace.errors import SqlError
 from tailrace.plan.build.context import Environment, Relation
 from tailrace.plan.build.grouping import Item
 from tailrace.plan.build.scope import Entry, Scope
-from tailrace.plan.build.subqueries import restricted
+from tailrace.plan.build.subqueries import apply_conditions
 from tailrace.plan.expressions import parse_expr
 from tailrace.plan.nodes import Generate, Key, Node, OneRow
 from tailrace.plan.sql import functions
@@ -25,7 +25,7 @@ from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.sql.refuse import refuse_expression, unsupported
 from tailrace.types import Column, fields_of
 
-NOTHING = Relation(OneRow(), Scope(()))
+ONE_ROW = Relation(OneRow(), Scope(()))
 _OUTER = {"explode": "explode_outer", "inline": "inline_outer", "posexplode": "posexplode_outer"}
 _ITEM = "item"  # metadata of a reference to a generator's alias: the number of the generator in the select list
 
@@ -85,7 +85,7 @@ def _stack_output(call: exp.Expr, types: Sequence[str]) -> tuple[list[Column], K
 # FROM
 
 
-def lateral_view(relation: Relation, lateral: exp.Lateral, env: Environment) -> Relation:
+def build_lateral_view(relation: Relation, lateral: exp.Lateral, env: Environment) -> Relation:
     """LATERAL VIEW [OUTER] f(...) alias AS columns. It can read everything before it in FROM."""
     if not is_generator(lateral.this):
         raise unsupported(f"LATERAL VIEW {functions.name(lateral.this)}()", lateral)
@@ -93,7 +93,7 @@ def lateral_view(relation: Relation, lateral: exp.Lateral, env: Environment) -> 
     return _with_names(relation, node, lateral)
 
 
-def lateral_join(relation: Relation, join: exp.Join, env: Environment) -> Relation:
+def build_lateral_join(relation: Relation, join: exp.Join, env: Environment) -> Relation:
     """FROM t [LEFT] JOIN LATERAL f(t.xs) AS alias(columns) [ON ...]."""
     lateral, on = join.this, join.args.get("on")
     side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
@@ -103,15 +103,15 @@ def lateral_join(relation: Relation, join: exp.Join, env: Environment) -> Relati
         reason = "put the condition into the function: LATERAL explode(filter(xs, x -> ...)) ON TRUE"
         raise unsupported("LEFT JOIN LATERAL with a condition", join, reason)
     result = _with_names(relation, _add_generator(relation, lateral.this, env, outer=side == "LEFT"), lateral)
-    return result if on is None else restricted(result, env.condition(on, result, "ON"), on, "ON", env)
+    return result if on is None else apply_conditions(result, env.condition(on, result, "ON"), on, "ON", env)
 
 
-def table_function(node: exp.Expr, env: Environment) -> Relation:
+def build_table_function(node: exp.Expr, env: Environment) -> Relation:
     """FROM f(constants) AS alias(columns)."""
     call = node.this
     if functions.name(call) == "range":
-        return _with_names(NOTHING, _range(call), node)
-    return _with_names(NOTHING, _add_generator(NOTHING, call, env), node)
+        return _with_names(ONE_ROW, _range(call), node)
+    return _with_names(ONE_ROW, _add_generator(ONE_ROW, call, env), node)
 
 
 def _range(call: exp.Expr) -> Node:
@@ -147,7 +147,7 @@ def _with_names(relation: Relation, node: Node, origin: exp.Expr) -> Relation:
 # the select list
 
 
-def generator_item(tree: exp.Expr, number: int) -> tuple[Item, exp.Column | None] | None:
+def read_generator_item(tree: exp.Expr, number: int) -> tuple[Item, exp.Column | None] | None:
     """A generator in the select list as item `number`, and the reference that replaces its alias in later items.
 
     None if the expression is not a generator.
@@ -168,7 +168,7 @@ def has_generator(items: Sequence[Item]) -> bool:
     return any(is_generator(i.tree) for i in items)
 
 
-def arguments_first(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+def split_generator_arguments(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
     """Splits a select list with aggregates and generators: the aggregates are computed first.
 
     Returns the items to compute below the generators, among them the generators' arguments, and all items over those.
@@ -192,7 +192,7 @@ def arguments_first(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
     return below, above
 
 
-def spread(relation: Relation, items: Sequence[Item], env: Environment) -> tuple[Relation, list[Item]]:
+def apply_generators(relation: Relation, items: Sequence[Item], env: Environment) -> tuple[Relation, list[Item]]:
     """Adds a Generate node for each generator among the items; returns the relation, and the items over it."""
     result: list[Item] = []
     first_columns: dict[int, Entry] = {}  # of each generator, by its number in the select list

@@ -2,7 +2,7 @@
 
 PIVOT (f(x) FOR c IN (v, w))     = f(x) FILTER (WHERE c <=> v), f(x) FILTER (WHERE c <=> w)
                                    grouped by all columns that neither f(x) nor c reads
-UNPIVOT (x FOR n IN (a, b))      = two rows of each: the other columns with (n, x) = ('a', a) and ('b', b)
+UNPIVOT (x FOR n IN (a, b))      = each row twice: its other columns, with (n, x) = ('a', a) and with ('b', b)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlglot import exp
 from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.build.context import Environment, Relation
-from tailrace.plan.build.generators import NOTHING
+from tailrace.plan.build.generators import ONE_ROW
 from tailrace.plan.build.grouping import Item, aggregated
 from tailrace.plan.build.scope import Entry, Scope, output_name
 from tailrace.plan.expressions import cast, parse_expr, refs
@@ -31,7 +31,7 @@ from tailrace.types import INTEGERS, Column
 _NULL_IF_NO_ROWS = ("boolean", *INTEGERS, "float", "double", "decimal")
 
 
-def pivoted(relation: Relation, pivot: exp.Pivot, env: Environment) -> Relation:
+def apply_pivot(relation: Relation, pivot: exp.Pivot, env: Environment) -> Relation:
     """Applies one PIVOT or UNPIVOT clause, with its alias."""
     result = _unpivot(relation, pivot, env) if pivot.args.get("unpivot") else _pivot(relation, pivot, env)
     alias = pivot.args.get("alias")
@@ -115,7 +115,7 @@ def _parts(value: exp.Expr, count: int, env: Environment) -> list[str]:
     if len(parts) != count:
         message = f"PIVOT over {count} columns needs values of {count} parts, not {len(parts)}"
         raise SqlError(message=message, **location(value))
-    return [env.resolve(part, NOTHING) for part in parts]
+    return [env.resolve(part, ONE_ROW) for part in parts]
 
 
 def _equal(columns: Sequence[exp.Expr], values: Sequence[str]) -> exp.Expr:

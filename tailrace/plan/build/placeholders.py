@@ -1,6 +1,6 @@
 """Replaces each subquery in an expression by a placeholder call, until `subqueries` joins it.
 
-    x IN (SELECT ...)   ->   _subquery(0, x)        0 is the number of the subquery in `Held`
+    x IN (SELECT ...)   ->   _subquery(0, x)        0 is the number of the subquery in `Subqueries`
 
 Names and groups inside a placeholder are then resolved as in any other function call.
 """
@@ -29,25 +29,25 @@ class Subquery:
 
 
 @dataclass
-class Held:
+class Subqueries:
     """The subqueries behind the placeholders, by number. Equal subqueries share a number."""
 
-    subqueries: list[Subquery] = field(default_factory=list)
+    items: list[Subquery] = field(default_factory=list)
     _numbers: dict[tuple[Use, str], int] = field(default_factory=dict)
 
     def number(self, subquery: Subquery) -> int:
         identity = subquery.use, generate(subquery.query)
         if identity not in self._numbers:
-            self._numbers[identity] = len(self.subqueries)
-            self.subqueries.append(subquery)
+            self._numbers[identity] = len(self.items)
+            self.items.append(subquery)
         return self._numbers[identity]
 
     def of(self, call: exp.Expr) -> Subquery:
-        return self.subqueries[int(call.expressions[0].name)]
+        return self.items[int(call.expressions[0].name)]
 
 
-def cut(tree: exp.Expr, held: Held) -> exp.Expr:
-    """A copy of the expression with placeholders for its subqueries, which are added to `held`."""
+def insert_placeholders(tree: exp.Expr, subqueries: Subqueries) -> exp.Expr:
+    """A copy of the expression with placeholders for its subqueries, which are added to `subqueries`."""
 
     def rewrite(node: exp.Expr) -> exp.Expr:
         subquery, operands = _subquery(node)
@@ -55,8 +55,8 @@ def cut(tree: exp.Expr, held: Held) -> exp.Expr:
             return node
         if node.find_ancestor(exp.Lambda):
             raise unsupported("a subquery in a lambda function", node, "a lambda reads only its arguments and the row")
-        number = exp.Literal.number(held.number(subquery))
-        call = exp.Anonymous(this=_CALL, expressions=[number, *(cut(o, held) for o in operands)])
+        number = exp.Literal.number(subqueries.number(subquery))
+        call = exp.Anonymous(this=_CALL, expressions=[number, *(insert_placeholders(o, subqueries) for o in operands)])
         positioned = next((n for n in node.walk() if "line" in n.meta), None)
         return call.update_positions(positioned)
 

@@ -28,7 +28,7 @@ from tailrace.types import Column
 _LOGICAL = (exp.And, exp.Or, exp.Paren, exp.Not)
 
 
-def restricted(
+def apply_conditions(
     relation: Relation, condition: Sequence[str], origin: exp.Expr, clause: str, env: Environment
 ) -> Relation:
     """Filters the relation by the conjuncts of a condition, which may contain placeholders."""
@@ -49,7 +49,7 @@ def restricted(
     return replace(relation, node=filtered(joiner.node, texts))
 
 
-def attached(relation: Relation, texts: Sequence[str], env: Environment) -> tuple[Relation, list[str]]:
+def join_subqueries(relation: Relation, texts: Sequence[str], env: Environment) -> tuple[Relation, list[str]]:
     """Joins the subqueries of the expressions to the relation; returns it and the expressions without placeholders."""
     if not any(map(has_placeholder, texts)):
         return relation, list(texts)
@@ -58,17 +58,17 @@ def attached(relation: Relation, texts: Sequence[str], env: Environment) -> tupl
     return replace(relation, node=joiner.node), values
 
 
-def joined_on(
+def join_on_subqueries(
     left: Relation, right: Relation, kind: JoinKind, condition: Sequence[str], origin: exp.Expr, env: Environment
 ) -> Relation:
-    """A join with subqueries in ON. In an outer, semi or anti join each conjunct with one must read one side only."""
+    """A join with subqueries in ON. Unless it is an inner join, a conjunct with a subquery must read one side only."""
     left, right = (replace(side, scope=replace(side.scope, outer=env.outer)) for side in (left, right))
     width = len(left.node.columns)
     if kind == "inner":
         pairs = Join(left.node, right.node, "inner", (), (), ())
         both = Relation(pairs, left.scope.beside(right.scope, width))
         _require_one_side(both, width, condition, origin, env)
-        return restricted(both, condition, origin, "ON", env)
+        return apply_conditions(both, condition, origin, "ON", env)
     left_texts, right_texts, plain = [], [], []
     for text in condition:
         if not has_placeholder(text):
@@ -77,8 +77,8 @@ def joined_on(
             left_texts.append(text)
         else:
             right_texts.append(shift(text, -width))
-    left, left_texts = attached(left, left_texts, env)
-    right, right_texts = attached(right, right_texts, env)
+    left, left_texts = join_subqueries(left, left_texts, env)
+    right, right_texts = join_subqueries(right, right_texts, env)
     start = len(left.node.columns)
     moved = {p: p if p < width else p - width + start for p in range(width + len(right.node.columns))}
     texts = [*(remap(c, moved) for c in plain), *left_texts, *(shift(t, start) for t in right_texts)]
@@ -106,7 +106,7 @@ def _reads_left(text: str, left: Relation, right: Relation, origin: exp.Expr, en
     for side, fits in ((left, max(read, default=0) < width), (right, min(read, default=width) >= width)):
         if fits:
             try:
-                attached(side, [text if side is left else shift(text, -width)], env)
+                join_subqueries(side, [text if side is left else shift(text, -width)], env)
             except UnknownName:
                 continue  # the subquery reads columns of the other side
             return side is left
@@ -131,7 +131,7 @@ class _SubqueryJoiner:
         call = tree.this.unnest() if negated else tree
         if not is_placeholder(call) or len(placeholders(call)) > 1:
             return False
-        subquery = self._env.held.of(call)
+        subquery = self._env.subqueries.of(call)
         if subquery.use == "scalar":
             return False
         plan, outer = self.plan(call)
@@ -156,7 +156,7 @@ class _SubqueryJoiner:
     def _join(self, call: exp.Expr, *, drop_nulls: bool) -> str:
         """Joins one subquery; returns its value as an expression over `node`."""
         plan, outer = self.plan(call)
-        use = self._env.held.of(call).use
+        use = self._env.subqueries.of(call).use
         if use == "scalar":
             self.node, text = join_scalar(self.node, plan, outer, drop_nulls=drop_nulls)
         elif use == "exists":
@@ -168,7 +168,7 @@ class _SubqueryJoiner:
 
     def plan(self, call: exp.Expr) -> tuple[Node, Decorrelation]:
         outer = Outer(self._base.scope, self._base.node.columns)
-        query = self._env.held.of(call).query
+        query = self._env.subqueries.of(call).query
         plan = self._env.query(query, replace(self._env, outer=outer))
         return plan, Decorrelation(self._base.node, outer.depth, self._env.types, query)
 

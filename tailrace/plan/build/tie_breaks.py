@@ -23,7 +23,7 @@ from tailrace.plan.ties import EXTREMES_BY, needs_tie_break
 C = TypeVar("C", Call, WindowCall)
 
 
-def settled(call: C, source: Node, partition: Key, origin: exp.Expr) -> C:
+def break_ties(call: C, source: Node, partition: Key, origin: exp.Expr) -> C:
     """The call with a tie-break, if it needs one: its value then depends only on the rows of the partition."""
     if not needs_tie_break(call, source, partition):
         return call

@@ -21,7 +21,7 @@ from tailrace.plan.build.grouping import Item, slots, unwrapped, without_filter
 from tailrace.plan.build.grouping_sets import GROUPING
 from tailrace.plan.build.placeholders import has_placeholder
 from tailrace.plan.build.scope import Entry, is_bound, unknown
-from tailrace.plan.build.tie_breaks import settled
+from tailrace.plan.build.tie_breaks import break_ties
 from tailrace.plan.nodes import Key, Node, Order, Project, Window, WindowCall, column_of
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, location
@@ -38,7 +38,7 @@ def has_window(tree: exp.Expr) -> bool:
     return tree.find(exp.Window) is not None
 
 
-def with_named(tree: exp.Expr, select: exp.Select) -> exp.Expr:
+def expand_named_windows(tree: exp.Expr, select: exp.Select) -> exp.Expr:
     """The tree with `OVER w` expanded by the WINDOW clause, and FILTER rewritten as CASE."""
     named = {w.this.name.lower(): w for w in select.args.get("windows") or ()}
 
@@ -62,7 +62,7 @@ def with_named(tree: exp.Expr, select: exp.Select) -> exp.Expr:
     return tree.transform(rewrite)
 
 
-def over_groups(trees: Sequence[exp.Expr]) -> tuple[list[Item], list[exp.Expr]]:
+def split_windows_over_groups(trees: Sequence[exp.Expr]) -> tuple[list[Item], list[exp.Expr]]:
     """Splits trees with windows over a GROUP BY: the items that the aggregate computes, and the trees over these items.
 
     The aggregate computes the parts of a tree without windows, and the arguments, PARTITION BY and ORDER BY of windows.
@@ -185,7 +185,7 @@ def _frame(window: exp.Window) -> str:
     return generate(spec)
 
 
-def windowed(relation: Relation, trees: Sequence[exp.Expr], env: Environment) -> tuple[Relation, list[exp.Expr]]:
+def apply_windows(relation: Relation, trees: Sequence[exp.Expr], env: Environment) -> tuple[Relation, list[exp.Expr]]:
     """Appends a column for each window in the trees; returns the relation, and the trees over these columns."""
     draft = _Draft(relation, env)
     windows = [(w, *draft.add(w)) for tree in trees for w in tree.find_all(exp.Window)]
@@ -204,7 +204,9 @@ def _stack(draft: _Draft) -> tuple[Node, dict[tuple[tuple[Key, Order], WindowCal
     for (partition, order), calls in draft.calls.items():
         texts = [f"{c.sql} {over(partition, order, c.frame)}" for c, _ in calls]
         types = draft.env.types.of(columns, texts, [w for _, w in calls])
-        typed = [settled(replace(c, type=kind), node, partition, w) for (c, w), kind in zip(calls, types, strict=True)]
+        typed = [
+            break_ties(replace(c, type=kind), node, partition, w) for (c, w), kind in zip(calls, types, strict=True)
+        ]
         for number, (call, window) in enumerate(calls):
             positions[(partition, order), call] = len(node.columns) + number
             _require_deterministic(node, partition, order, call, window)
