@@ -1,4 +1,4 @@
-# Everything runs in .venv, which the first target that needs it sets up.
+# All targets run in .venv. The first target that needs it creates it.
 
 PYTHON ?= python3
 RUN := .venv/bin/python
@@ -12,43 +12,43 @@ export PIP_NO_INPUT = 1
 .NOTPARALLEL:
 .PHONY: help setup demo test check lint types bench bench-peers fuzz soak clean
 
-help: ## show this
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
-setup: .venv/.ready ## make .venv and install what Tailrace needs (PYTHON=... picks another Python)
+setup: .venv/.ready ## create .venv and install Tailrace and its tools (PYTHON=... selects the Python)
 
 .venv/.ready: pyproject.toml constraints.txt tools/setup.sh
 	@sh tools/setup.sh
 	@touch $@
 
-demo: setup ## two minutes: TPC-H tables, eight views, a stream of changes, and the proof
+demo: setup ## two minutes: TPC-H tables, eight views, a stream of changes, all views verified
 	@$(RUN) -m tailrace demo
 
-test: setup ## all tests, but for the long ones
+test: setup ## all tests except the long ones
 	$(RUN) -m pytest -m "not soak" -n 2 --dist worksteal
 
-check: lint types test ## what CI runs: lint, types, tests
+check: lint types test ## everything that CI runs: lint, types, tests
 
-lint: setup ## style, and which room may import which
+lint: setup ## style and import rules
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	.venv/bin/lint-imports --no-logo
 
-types: setup ## types, strictly
+types: setup ## strict type checking
 	$(RUN) -m mypy
 
-bench: setup ## speed beside limits, peers and papers: JSON, and docs/benchmarks.md (BENCH=--quick is shorter)
+bench: setup ## benchmarks: prints JSON and writes docs/benchmarks.md (BENCH=--quick is shorter)
 	@$(RUN) -m tailrace bench --docs docs $(BENCH)
 
-bench-peers: ## install what bench compares with, each in .venv-peers/<name> (PEERS="duckdb flink" for some)
+bench-peers: ## install the peers of bench in .venv-peers/<name> (PEERS="duckdb flink" for some)
 	@sh tools/peers.sh $(PEERS)
 
-fuzz: setup ## 1000 random queries, compared with Spark after every epoch (FUZZ="--seed 7 ..." for others)
+fuzz: setup ## 1000 random queries, compared with Spark after every epoch (FUZZ="--seed 7" for others)
 	$(RUN) -m tailrace_fuzz --queries 1000 $(FUZZ)
 
-soak: setup ## the long tests, within two hours: 200 random faults, ten minutes of the bank test
+soak: setup ## the long tests, up to two hours: 200 random faults, ten minutes of the bank test
 	$(RUN) -m pytest -m soak -n 2 --dist worksteal
 
-clean: ## remove .venv and everything made
+clean: ## remove .venv and all generated files
 	rm -rf .venv .venv-peers build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -28,6 +28,7 @@
     │   ├── Conflict              a document is not what its writer had read
     │   ├── OffsetGap             log entries are missing
     │   ├── SnapshotGone          the requested epoch is no longer readable
+    │   ├── NotCapable            this kind of store cannot do it
     │   ├── Ended                 a snapshot or a transaction was used after its end
     │   └── Closed                the database handle was closed
     └── EpochError                maintenance
@@ -73,6 +74,7 @@ __all__ = [
     "NoJava",
     "NoSuchRow",
     "NotAStore",
+    "NotCapable",
     "NullKey",
     "OffsetGap",
     "OlderFormat",
@@ -249,6 +251,10 @@ class OffsetGap(StoreError):
 
 class SnapshotGone(StoreError):
     template = "epoch {epoch} of {name} is no longer readable; the oldest readable epoch is {oldest}. Read again"
+
+
+class NotCapable(StoreError):
+    template = "the store {store} does not support {capability}; an embedded store (a directory) does"
 
 
 class Ended(StoreError):

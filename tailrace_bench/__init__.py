@@ -1,1 +1,1 @@
-"""Benchmarks: each compares Tailrace with a limit of the machine in the same run, and verifies before it counts."""
+"""Benchmarks: each one compares Tailrace with limits of the same machine, and verifies views before figures count."""

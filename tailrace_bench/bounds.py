@@ -1,4 +1,4 @@
-"""What the machine can do at best: the rates that Tailrace is compared with."""
+"""Upper bounds measured on the same machine: scanning the log in Spark and writing rows to LMDB."""
 
 from __future__ import annotations
 
@@ -18,24 +18,28 @@ from tailrace.spark.stages import hand_out
 from tailrace.store.commits import committed
 from tailrace.task.assignment import Assignment
 from tailrace.task.log_reader import read_delta
-from tailrace_bench.lmdb_writer import encoded
-from tailrace_bench.measure import timed
+from tailrace_bench.lmdb_writer import encode_rows
+from tailrace_bench.measure import time_call
 
 PROCESSES = 2
-SCAN = "log scan in Spark"
-ROWS = "rows straight into LMDB"
-PAIRS = "pairs made beforehand into LMDB"
-ROWS_NOTE = (
-    "the view's rows from Arrow columns: encoded as the store does, sorted, written in one durable commit; 2 processes"
+LOG_SCAN = "log scan in Spark"
+LMDB_ROWS = "rows written directly to LMDB"
+LMDB_PAIRS = "pre-encoded pairs written to LMDB"
+LMDB_ROWS_NOTE = (
+    "encodes the view's rows from Arrow columns as the store does, sorts them and writes them in one durable commit; "
+    "2 processes"
 )
-PAIRS_NOTE = "encoded and sorted beforehand, only written: nobody whose rows are columns can reach it; 2 processes"
+LMDB_PAIRS_NOTE = (
+    "only writes pairs that were encoded and sorted beforehand, which no system that starts from columns can reach; "
+    "2 processes"
+)
 
 
-def scan_log(db: tr.Database, table: str, columns: Sequence[str] = ("amount",)) -> float:
-    """Seconds in which Spark only reads what is logged after the committed cut, and sums these columns: warm."""
+def time_log_scan(db: tr.Database, table: str, columns: Sequence[str] = ("amount",)) -> float:
+    """Seconds in which a warm Spark reads the log after the committed cut and only sums these columns."""
     definition, store = db._catalog.table(table), db._store
-    done = committed(store)
-    handed = hand_out(db.spark, Assignment(done.epoch + 1, 0, done.cut, store.newest_cut()))
+    commit = committed(store)
+    handed = hand_out(db.spark, Assignment(commit.epoch + 1, 0, commit.cut, store.newest_cut()))
     positions = [[c.name for c in definition.columns].index(name) for name in columns]
     ref = store.ref
 
@@ -45,60 +49,62 @@ def scan_log(db: tr.Database, table: str, columns: Sequence[str] = ("amount",)) 
     schema = ", ".join(f"_{i} {definition.columns[p].type}" for i, p in enumerate(positions))
     rows = frame(db.spark, store.nodes, read, f"{schema}, _weight tinyint")
     sums = [f"sum(_{i} * _weight)" for i in range(len(positions))]
-    return min(timed(rows.selectExpr(*sums, "count(*)").collect)[0] for _ in range(2))
+    return min(time_call(rows.selectExpr(*sums, "count(*)").collect)[0] for _ in range(2))
 
 
 @dataclass(frozen=True)
-class Written:
-    """Rows per second that LMDB takes: from columns, and from pairs that were made beforehand."""
+class WriteRates:
+    """Rows per second that LMDB accepts: encoded from columns, and as pairs that were encoded beforehand."""
 
     rows: float
     pairs: float
 
 
-def write_lmdb(rows: pa.Table, keys: int) -> Written:
-    """Both write limits of these rows, whose first `keys` columns are the key."""
+def measure_lmdb_writes(rows: pa.Table, keys: int) -> WriteRates:
+    """Both write limits for these rows, whose first `keys` columns are the key."""
     parts = [rows.take(list(range(i, rows.num_rows, PROCESSES))) for i in range(PROCESSES)]
-    made = [pa.table(dict(zip(("key", "value"), encoded(part, keys), strict=True))) for part in parts]
-    return Written(rows.num_rows / _write("rows", parts, keys), rows.num_rows / _write("pairs", made, keys))
+    pairs = [pa.table(dict(zip(("key", "value"), encode_rows(part, keys), strict=True))) for part in parts]
+    return WriteRates(
+        rows.num_rows / _time_writes("rows", parts, keys), rows.num_rows / _time_writes("pairs", pairs, keys)
+    )
 
 
-def _write(mode: str, parts: Sequence[pa.Table], keys: int) -> float:
-    """Seconds in which processes write, each its part into its own LMDB."""
-    writers = _writers()
+def _time_writes(mode: str, parts: Sequence[pa.Table], keys: int) -> float:
+    """Seconds until every process has written its part to its own LMDB environment."""
+    writers = _start_writers()
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as scratch:
         for number, (part, writer) in enumerate(zip(parts, writers, strict=True)):
             path = f"{scratch}/{number}.arrow"
             with pa.ipc.new_file(path, part.schema) as file:
                 file.write_table(part)
-            _tell(writer, f"{mode}\t{path}\t{scratch}/env{number}\t{keys}")
+            _send_line(writer, f"{mode}\t{path}\t{scratch}/env{number}\t{keys}")
         for writer in writers:
-            _said(writer)
+            _read_line(writer)
         for writer in writers:
-            _tell(writer, "go")
-        return max(float(_said(writer)) for writer in writers)
+            _send_line(writer, "go")
+        return max(float(_read_line(writer)) for writer in writers)
 
 
 @cache
-def _writers() -> list[subprocess.Popen[str]]:
-    """The processes that write, until this one ends."""
+def _start_writers() -> list[subprocess.Popen[str]]:
+    """The writer processes. They are started once and end with this process."""
     command = [sys.executable, "-m", "tailrace_bench.lmdb_writer"]
-    started = [
+    writers = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)
     ]
-    for process in started:
-        atexit.register(process.communicate)
-    return started
+    for writer in writers:
+        atexit.register(writer.communicate)
+    return writers
 
 
-def _tell(writer: subprocess.Popen[str], line: str) -> None:
+def _send_line(writer: subprocess.Popen[str], line: str) -> None:
     assert writer.stdin is not None
     writer.stdin.write(line + "\n")
     writer.stdin.flush()
 
 
-def _said(writer: subprocess.Popen[str]) -> str:
+def _read_line(writer: subprocess.Popen[str]) -> str:
     assert writer.stdout is not None
-    if not (said := writer.stdout.readline()):
-        raise RuntimeError("a process that writes into LMDB has ended")
-    return said
+    if not (line := writer.stdout.readline()):
+        raise RuntimeError("an LMDB writer process ended unexpectedly; its error is on stderr")
+    return line

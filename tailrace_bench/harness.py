@@ -1,4 +1,4 @@
-"""What every experiment does: views, epochs that are timed, and the proof that the views are right."""
+"""Steps that the experiments share: create views, time epochs, and verify the views before figures count."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 
 import tailrace as tr
-from tailrace_bench.measure import timed
+from tailrace_bench.measure import time_call
 from tailrace_bench.results import Line, Point, Spread, Whose
 
-WARM = 2  # epochs that do not count: Java compiles what runs often
-SAMPLE = 8  # views that are verified where there are many
+WARMUP_EPOCHS = 2  # not counted: Java still compiles the hot code
+VERIFIED_VIEWS = 8  # random sample of the views of an experiment
 
 
-class Wrong(Exception):
-    """A view was not what it should be: its figures do not count."""
+class WrongView(Exception):
+    """A view differs from its recomputation, so its figures do not count."""
 
 
 @dataclass(frozen=True)
-class Measured:
+class RefreshTiming:
     """One refresh."""
 
     seconds: float
@@ -38,35 +38,37 @@ class Measured:
         return self.view_rows / self.seconds
 
 
-def create(db: tr.Database, name: str, sql: str) -> None:
+def create_view(db: tr.Database, name: str, sql: str) -> None:
     db.sql(f"CREATE MATERIALIZED VIEW {name} AS {sql}")
 
 
-def refreshed(db: tr.Database) -> Measured:
-    seconds, epoch = timed(db.refresh)
-    return Measured(seconds, epoch.operations, epoch.view_rows)
+def time_refresh(db: tr.Database) -> RefreshTiming:
+    seconds, epoch = time_call(db.refresh)
+    return RefreshTiming(seconds, epoch.operations, epoch.view_rows)
 
 
-def epochs(db: tr.Database, write: Callable[[], object], repeats: int, warm: int = WARM) -> list[Measured]:
-    """An epoch after each of so many writes, those to get warm left out."""
-    measured = []
-    for _ in range(warm + repeats):
+def time_epochs(
+    db: tr.Database, write: Callable[[], object], repeats: int, warmup: int = WARMUP_EPOCHS
+) -> list[RefreshTiming]:
+    """Calls `write` and times a refresh after it, `warmup + repeats` times. Warm-up epochs are not returned."""
+    timings = []
+    for _ in range(warmup + repeats):
         write()
-        measured.append(refreshed(db))
-    return measured[warm:]
+        timings.append(time_refresh(db))
+    return timings[warmup:]
 
 
-def check(db: tr.Database, sample: int = SAMPLE) -> None:
-    """Verify the views, at random so many of them."""
+def verify_views(db: tr.Database, sample: int = VERIFIED_VIEWS) -> None:
+    """Verifies a random sample of the views. Raises WrongView if one is wrong."""
     names = db.views()
     for name in np.random.default_rng(0).choice(names, min(sample, len(names)), replace=False).tolist():
         report = db.verify(name)
         if not report.ok:
-            raise Wrong(f"view {name} is wrong, so its figures do not count: {report}")
+            raise WrongView(f"view {name} is wrong, so its figures do not count: {report}")
 
 
-def line(name: str, whose: Whose, points: Sequence[tuple[float | str, Sequence[float]]], note: str = "") -> Line:
-    """A line of repeated measurements."""
+def make_line(name: str, whose: Whose, points: Sequence[tuple[float | str, Sequence[float]]], note: str = "") -> Line:
+    """A line of repeated measurements; an x without measurements gets no point."""
     return Line(name, whose, tuple(Point(x, Spread.of(values)) for x, values in points if values), note)
 
 
@@ -74,8 +76,8 @@ def median(values: Sequence[float]) -> float:
     return Spread.of(values).median
 
 
-def short(count: int) -> str:
-    """1k, 150k, 1M: as the papers write numbers."""
+def short_count(count: int) -> str:
+    """1k, 150k, 1M: the papers' notation."""
     for unit, letter in ((1_000_000, "M"), (1_000, "k")):
         if count >= unit and count % (unit // 10) == 0:
             return f"{count / unit:g}{letter}"

@@ -1,4 +1,4 @@
-"""The limits of the machine, by themselves."""
+"""The `limits` benchmark: what the machine can do at best, without comparison to a workload."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyspark.sql
 
 from tailrace_bench import bounds, workloads
-from tailrace_bench.harness import check, create, line, median
+from tailrace_bench.harness import create_view, make_line, median, verify_views
 from tailrace_bench.results import Result, Whose
 from tailrace_bench.size import Size
 
@@ -20,74 +20,80 @@ JOBS = 10
 
 
 def limits(size: Size) -> Result:
-    """How often a second the machine can do what Tailrace is made of."""
+    """Rates of the basic steps of an epoch and of a read."""
     rng = np.random.default_rng(11)
     scans, rows, pairs = [], [], []
-    with workloads.store() as db:
-        create(db, "totals", "SELECT grp, COUNT(*) AS n FROM ops GROUP BY grp")
+    with workloads.temporary_store() as db:
+        create_view(db, "totals", "SELECT grp, COUNT(*) AS n FROM ops GROUP BY grp")
         jobs = _empty_jobs(db.spark, size.repeats)
         for _ in range(size.repeats + 1):
-            operations = workloads.operate(db, rng, size.operations, size.keys)
-            scans.append(operations / bounds.scan_log(db, "ops"))
+            operations = workloads.apply_operations(db, rng, size.large_epoch, size.keys)
+            scans.append(operations / bounds.time_log_scan(db, "ops"))
             db.refresh()
-            written = bounds.write_lmdb(workloads.rows(rng, np.arange(size.rows)), 1)
+            written = bounds.measure_lmdb_writes(workloads.random_rows(rng, np.arange(size.lmdb_rows)), 1)
             rows.append(written.rows)
             pairs.append(written.pairs)
-        check(db)
+        verify_views(db)
         view = db.view("totals")
         keys = rng.integers(0, workloads.GROUPS, READS).tolist()
-        ours = [_per_second(view.get, keys) for _ in range(size.repeats)]
-    points = [_point_reads(keys, size.repeats), ours]
+        view_reads = [_calls_per_second(view.get, keys) for _ in range(size.repeats)]
+    lmdb_reads = _lmdb_point_reads(keys, size.repeats)
     return Result(
         name="limits",
-        title="What the machine can do",
-        question="How many log records can Spark scan, how many rows can LMDB take, how many empty Spark jobs and "
-        "point reads are there in a second?",
-        x="what",
+        title="Limits of the machine",
+        question="How many log records can Spark scan per second, how many rows can LMDB write, and how many empty "
+        "Spark jobs and point reads can the machine run?",
+        x="operation",
         y="per second",
         lines=(
-            line(
+            make_line(
                 "limit",
                 Whose.LIMIT,
                 [
-                    (bounds.SCAN, scans[1:]),
-                    (bounds.ROWS, rows[1:]),
-                    (bounds.PAIRS, pairs[1:]),
+                    (bounds.LOG_SCAN, scans[1:]),
+                    (bounds.LMDB_ROWS, rows[1:]),
+                    (bounds.LMDB_PAIRS, pairs[1:]),
                     ("empty Spark job", jobs),
-                    ("point read", points[0]),
+                    ("point read", lmdb_reads),
                 ],
             ),
-            line("Tailrace", Whose.TAILRACE, [("point read", points[1])], "view.get(key) in Python, with its checks"),
+            make_line(
+                "Tailrace",
+                Whose.TAILRACE,
+                [("point read", view_reads)],
+                "view.get(key) from Python, including its checks",
+            ),
         ),
         notes=(
             f"An empty Spark job takes {1e3 / median(jobs):.1f} ms.",
-            f"A point read takes LMDB {1e6 / median(points[0]):.1f} µs, of a view {1e6 / median(points[1]):.1f} µs.",
-            f"{bounds.ROWS}: {bounds.ROWS_NOTE}. {bounds.PAIRS}: {bounds.PAIRS_NOTE}.",
+            f"A point read takes {1e6 / median(lmdb_reads):.1f} µs in LMDB and {1e6 / median(view_reads):.1f} µs "
+            "through a view.",
+            f"{bounds.LMDB_ROWS}: {bounds.LMDB_ROWS_NOTE}. {bounds.LMDB_PAIRS}: {bounds.LMDB_PAIRS_NOTE}.",
         ),
         log_y=True,
     )
 
 
 def _empty_jobs(spark: pyspark.sql.SparkSession, repeats: int) -> list[float]:
-    """Jobs per second that do nothing, on as many partitions as a store has nodes."""
+    """Jobs per second that do nothing, on two partitions: a store has two nodes by default."""
     empty = spark.sparkContext._jsc.parallelize([0, 0], 2)
 
     def job(_: int) -> None:
         empty.count()
 
-    _per_second(job, range(JOBS))
-    return [_per_second(job, range(JOBS)) for _ in range(repeats)]
+    _calls_per_second(job, range(JOBS))
+    return [_calls_per_second(job, range(JOBS)) for _ in range(repeats)]
 
 
-def _per_second(work: Callable[[int], object], over: range | list[int]) -> float:
+def _calls_per_second(call: Callable[[int], object], arguments: range | list[int]) -> float:
     began = time.perf_counter()
-    for item in over:
-        work(item)
-    return len(over) / (time.perf_counter() - began)
+    for argument in arguments:
+        call(argument)
+    return len(arguments) / (time.perf_counter() - began)
 
 
-def _point_reads(keys: list[int], repeats: int) -> list[float]:
-    """Reads per second of single rows, each in a transaction of its own, as a client's are."""
+def _lmdb_point_reads(keys: list[int], repeats: int) -> list[float]:
+    """Reads per second of single rows. Each has its own transaction, as a client's read has."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as scratch:
         env = lmdb.open(scratch, map_size=1 << 30)
         with env.begin(write=True) as txn:
@@ -98,6 +104,6 @@ def _point_reads(keys: list[int], repeats: int) -> list[float]:
             with env.begin() as txn:
                 txn.get(key.to_bytes(9, "big"))
 
-        rates = [_per_second(read, keys) for _ in range(repeats)]
+        rates = [_calls_per_second(read, keys) for _ in range(repeats)]
         env.close()
     return rates

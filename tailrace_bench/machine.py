@@ -1,4 +1,4 @@
-"""The machine that figures were measured on, without names or places."""
+"""Describes the machine that figures were measured on, without host names or paths."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tailrace.errors import NoJava
 from tailrace.spark.session import find_java
 
 
-def machine() -> dict[str, Any]:
-    """What a reader needs to compare figures: hardware, system, versions, and how busy it was at the start."""
+def describe_machine() -> dict[str, Any]:
+    """Hardware, system, versions and the load at the start: what a reader needs to compare figures."""
     return {
-        "cpu": _cpu(),
+        "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "kernel": f"{platform.system()} {platform.release()}",
         "filesystem": _filesystem(Path(tempfile.gettempdir())),
         "python": platform.python_version(),
-        "java": _java(),
+        "java": _java_version(),
         **{name: version(name) for name in ("pyspark", "pyarrow", "lmdb")},
         "tailrace": tailrace.__version__,
         "commit": _commit(),
@@ -35,36 +35,36 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _cpu() -> str:
+def _cpu_model() -> str:
     try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        model = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        found = None
-    return found[1].strip() if found else platform.processor() or platform.machine()
+        model = None
+    return model[1].strip() if model else platform.processor() or platform.machine()
 
 
-def _filesystem(place: Path) -> str:
-    """The kind of file system that stores lie on: that of the deepest mount above `place`."""
-    above = {str(p) for p in (place.resolve(), *place.resolve().parents)}
-    mounts = [(len(m.mountpoint), m.fstype) for m in psutil.disk_partitions(all=True) if m.mountpoint in above]
+def _filesystem(directory: Path) -> str:
+    """The file system type of the deepest mount that contains `directory`."""
+    ancestors = {str(p) for p in (directory.resolve(), *directory.resolve().parents)}
+    mounts = [(len(m.mountpoint), m.fstype) for m in psutil.disk_partitions(all=True) if m.mountpoint in ancestors]
     return max(mounts)[1] if mounts else "unknown"
 
 
 def _commit() -> str:
-    """The commit that was measured, marked if files differ from it; empty outside a checkout."""
+    """The measured commit, with "-dirty" if files differ from it; empty outside a checkout."""
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*"]
     try:
-        said = subprocess.run(git, capture_output=True, text=True, timeout=60)
+        described = subprocess.run(git, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return said.stdout.strip() if said.returncode == 0 else ""
+    return described.stdout.strip() if described.returncode == 0 else ""
 
 
-def _java() -> str:
+def _java_version() -> str:
     try:
         java = Path(find_java()) / "bin" / "java"
-        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
+        output = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
     except (NoJava, OSError, subprocess.SubprocessError):
         return "none"
-    found = re.search(r'version "([^"]+)"', said.stderr + said.stdout)
-    return found[1] if found else "unknown"
+    version_text = re.search(r'version "([^"]+)"', output.stderr + output.stdout)
+    return version_text[1] if version_text else "unknown"

@@ -1,4 +1,4 @@
-"""Measuring: medians, memory of a process tree."""
+"""Measures time, percentiles and the memory of a process tree."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ import psutil
 T = TypeVar("T")
 
 
-def timed(work: Callable[[], T]) -> tuple[float, T]:
+def time_call(work: Callable[[], T]) -> tuple[float, T]:
+    """Seconds that the call took, and its result."""
     began = time.perf_counter()
     result = work()
     return time.perf_counter() - began, result
 
 
-def spread(values: list[float]) -> dict[str, Any]:
+def summarize(values: list[float]) -> dict[str, Any]:
+    """The fields of a `Spread`, rounded for JSON."""
     return {
         "median": round(statistics.median(values), 4),
         "least": round(min(values), 4),
@@ -34,10 +36,10 @@ def percentile(values: list[float], share: float) -> float:
 
 
 class Memory:
-    """The most memory this process and all it started held at once, sampled every 50 ms.
+    """Peak private memory of this process and its descendants together, sampled every 50 ms.
 
-    Counted as proportional set size where the system tells it (memory-mapped pages that many processes share
-    count once), without the pages of the store's files, which the system may drop at any time.
+    Private is resident minus shared: pages of the store's memory-mapped files do not count, because the system may
+    drop them at any time.
     """
 
     def __enter__(self) -> Memory:
@@ -54,10 +56,10 @@ class Memory:
     def _sample(self) -> None:
         me = psutil.Process()
         while not self._stop.wait(0.05):
-            self.peak = max(self.peak, sum(_private(p) for p in [me, *me.children(recursive=True)]))
+            self.peak = max(self.peak, sum(_private_bytes(p) for p in [me, *me.children(recursive=True)]))
 
 
-def _private(process: psutil.Process) -> int:
+def _private_bytes(process: psutil.Process) -> int:
     try:
         info = process.memory_info()
         return int(info.rss - info.shared)

@@ -1,4 +1,4 @@
-"""What a benchmark found: lines over an axis, beside limits, peers and the paper's, and their targets."""
+"""The data model of a benchmark's result: lines of Tailrace, limits, peers and papers, and targets. Also its JSON."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 
 class Whose(enum.StrEnum):
-    """Whose figures a line shows."""
+    """The origin of a line's figures."""
 
     TAILRACE = "tailrace"
     LIMIT = "limit"  # what the machine can do at best
-    PEER = "peer"  # another system, in the same run
+    PEER = "peer"  # another system, measured in the same run
     PAPER = "paper"  # as published, on the paper's cluster
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Repeated measurements of one thing."""
+    """Summary of repeated measurements. Published figures have `runs` 0."""
 
     median: float
     least: float
@@ -41,9 +41,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a plot; `note` says what a reader must know to compare it, such as what a peer ends with.
+    """One line of a plot. `note` says what a reader must know to compare it, such as what a peer's output is.
 
-    A point whose x is "" holds for the whole axis.
+    A point with x "" applies to the whole axis.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Target:
-    """What was aimed at, as a bound on one measured number, and what stands in the way if it was missed."""
+    """A bound on one measured number; `why` explains a miss."""
 
     what: str
     wanted: float
     got: float
-    at_least: bool = True  # else at most
+    at_least: bool = True  # False: at most
     why: str = ""
 
     @property
@@ -69,7 +69,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Paper:
-    """The figure of a paper that a benchmark answers, and what it shows."""
+    """The figure of a paper that a benchmark repeats, and its finding."""
 
     title: str
     figure: str
@@ -78,11 +78,11 @@ class Paper:
 
 @dataclass(frozen=True)
 class Result:
-    """A benchmark's figures. Views were verified before they came here."""
+    """A benchmark's figures, from views that were verified."""
 
     name: str
     title: str
-    question: str  # one sentence: what is asked, of which workload
+    question: str  # the question and the workload, in one or two sentences
     x: str
     y: str  # what is measured, with its unit
     lines: tuple[Line, ...]
@@ -91,14 +91,13 @@ class Result:
     notes: tuple[str, ...] = ()
     log_x: bool = False
     log_y: bool = False
-    seconds: float = field(default=0.0, compare=False)  # the benchmark took so long
+    seconds: float = field(default=0.0, compare=False)  # duration of the benchmark
 
     def json(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "targets": [{**dataclasses.asdict(t), "met": t.met} for t in self.targets]}
 
     @classmethod
-    def of(cls, found: dict[str, Any]) -> Result:
-        """A result from its JSON."""
+    def from_json(cls, document: dict[str, Any]) -> Result:
         lines = tuple(
             Line(
                 line["name"],
@@ -106,8 +105,10 @@ class Result:
                 tuple(Point(p["x"], Spread(**p["y"])) for p in line["points"]),
                 line["note"],
             )
-            for line in found["lines"]
+            for line in document["lines"]
         )
-        targets = tuple(Target(**{k: v for k, v in t.items() if k != "met"}) for t in found["targets"])
-        paper = Paper(**found["paper"]) if found["paper"] else None
-        return cls(**{**found, "lines": lines, "targets": targets, "paper": paper, "notes": tuple(found["notes"])})
+        targets = tuple(Target(**{k: v for k, v in t.items() if k != "met"}) for t in document["targets"])
+        paper = Paper(**document["paper"]) if document["paper"] else None
+        return cls(
+            **{**document, "lines": lines, "targets": targets, "paper": paper, "notes": tuple(document["notes"])}
+        )

@@ -1,4 +1,4 @@
-"""Running benchmarks by name: what `tailrace bench` does."""
+"""Runs benchmarks by name: the implementation of `tailrace bench`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tailrace_bench.experiments import (
     skew,
     writes,
 )
-from tailrace_bench.machine import machine
-from tailrace_bench.measure import timed
+from tailrace_bench.machine import describe_machine
+from tailrace_bench.measure import time_call
 from tailrace_bench.peers import compare
 from tailrace_bench.results import Result, Target
 from tailrace_bench.size import Size
@@ -33,7 +33,7 @@ from tailrace_bench.tpch import bench as tpch
 
 Benchmark: TypeAlias = Callable[[Size], Result]
 
-USUAL: tuple[Benchmark, ...] = (
+DEFAULT: tuple[Benchmark, ...] = (
     limits.limits,
     aggregates.sums,
     aggregates.extremes,
@@ -58,13 +58,13 @@ PEERS: tuple[Benchmark, ...] = (
     compare.peers_join,
     compare.peers_size,
 )
-NAMED: tuple[Benchmark, ...] = (tpch.tpch, many.views)  # long: only when they are asked for
-BENCHMARKS = {benchmark.__name__: benchmark for benchmark in (*USUAL, *PEERS, *NAMED)}
+BY_NAME_ONLY: tuple[Benchmark, ...] = (tpch.tpch, many.views)  # too long for a run of everything
+BENCHMARKS = {benchmark.__name__: benchmark for benchmark in (*DEFAULT, *PEERS, *BY_NAME_ONLY)}
 
 
 @dataclass(frozen=True)
 class Run:
-    """What was found, and what failed, by name. All of it was measured on one machine, one after another."""
+    """The results of one run, and the errors of failed benchmarks by name. Benchmarks ran one after another."""
 
     machine: dict[str, Any]
     size: str
@@ -81,44 +81,44 @@ class Run:
 
 
 def run(names: Sequence[str], size: Size) -> Run:
-    """Run these benchmarks, or the usual ones. One that fails is reported, and the others go on.
+    """Runs these benchmarks, or the default ones. A failing benchmark is reported and the others continue.
 
-    A run that is told to end takes the processes and directories that it made with it.
+    SIGTERM stops the run and removes the processes and directories that it made.
     """
-    done = Run(machine(), size.name, [], {})
-    asked = False
+    report = Run(describe_machine(), size.name, [], {})
+    stopping = False
 
-    def end() -> None:
-        nonlocal asked
-        asked = True
+    def stop() -> None:
+        nonlocal stopping
+        stopping = True
         raise SystemExit(1)
 
-    with caught(end, signal.SIGTERM):
-        usual = USUAL if size is Size.QUICK else (*USUAL, *PEERS)  # starting others' systems alone takes minutes
-        for name in names or [benchmark.__name__ for benchmark in usual]:
-            _run_one(name, size, done)
-            if asked:  # a call into Spark may have made another error of it
+    with caught(stop, signal.SIGTERM):
+        default = DEFAULT if size is Size.QUICK else (*DEFAULT, *PEERS)  # starting the peers alone takes minutes
+        for name in names or [benchmark.__name__ for benchmark in default]:
+            _run_one(name, size, report)
+            if stopping:  # a call into Spark may have replaced the SystemExit by another error
                 raise SystemExit(1)
-    return done
+    return report
 
 
-def _run_one(name: str, size: Size, done: Run) -> None:
-    _say(f"{name} ...")
+def _run_one(name: str, size: Size, report: Run) -> None:
+    _log(f"{name} ...")
     try:
-        seconds, result = timed(partial(BENCHMARKS[name], size))
+        seconds, result = time_call(partial(BENCHMARKS[name], size))
     except Exception as error:
         traceback.print_exc()
-        done.failed[name] = f"{type(error).__name__}: {error}"
-        _say(f"{name} failed: {error}")
+        report.failed[name] = f"{type(error).__name__}: {error}"
+        _log(f"{name} failed: {error}")
         return
-    done.results.append(dataclasses.replace(result, seconds=round(seconds, 1)))
-    _say(f"{name}: {seconds:.1f} s" + "".join(f"\n  {_told(target)}" for target in result.targets))
+    report.results.append(dataclasses.replace(result, seconds=round(seconds, 1)))
+    _log(f"{name}: {seconds:.1f} s" + "".join(f"\n  {_describe_target(target)}" for target in result.targets))
 
 
-def _told(target: Target) -> str:
+def _describe_target(target: Target) -> str:
     bound = "at least" if target.at_least else "at most"
-    return f"{'met' if target.met else 'MISSED'}: {target.what}: {target.got:.3g}, wanted {bound} {target.wanted:.3g}"
+    return f"{'met' if target.met else 'MISSED'}: {target.what}: {target.got:.3g}, goal {bound} {target.wanted:.3g}"
 
 
-def _say(message: str) -> None:
+def _log(message: str) -> None:
     print(message, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""How large the benchmarks are: quick ones to see that all is well, full ones for the page."""
+"""Sizes of the benchmarks: QUICK to see that everything runs, FULL for docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -10,46 +10,47 @@ from typing import ClassVar
 class Size:
     """The sizes of all benchmarks in one run.
 
-    operations   of one epoch of sums, and of what sums are compared with
-    usual        of one epoch where the rate of anything else is asked
-    rows         that are written straight into LMDB, to see how fast it is
-    updates      view rows of one epoch where many views share a table
-    tables       rows of tables, where that is the axis
-    deltas       operations of an epoch, where that is the axis
-    keys         of tables that are updated again and again
-    groups       rows of a view of sums, where that is the axis
-    ratios       keys and groups of aggregations
-    join_keys    of joins
-    exponents    of Zipf's law, by which keys are drawn
-    joined       operations of a join's epoch; each finds 10 rows
-    queries      views where there are many, over several tables
-    counts       of view tables, where that is the axis
-    rates        operations a second of a paced writer
-    seconds      that such a writer writes, and others that write as fast as they can
-    patience     seconds after which the number of view tables is not raised further
-    scale        of TPC-H
+    repeats             measured epochs or runs per point
+    large_epoch         operations per epoch of `sums`, and new rows per epoch of selection and projection
+    medium_epoch        operations per epoch of the other rate experiments
+    lmdb_rows           rows per write in `limits`
+    view_rows           view rows per epoch where many views share tables
+    table_sizes         rows of the table, as the axis
+    delta_sizes         operations per epoch, as the axis
+    keys                keys of tables whose rows are updated repeatedly
+    group_counts        groups of `sums`, as the axis
+    keys_and_groups     pairs of table keys and groups of `aggregation`, as the axis
+    join_keys           distinct join keys, as the axis
+    zipf_exponents      exponents of the key distribution of `skew`, as the axis
+    join_operations     operations per epoch of a join; each matches 10 rows
+    selections          number of views in `selections` and `multiquery`
+    view_table_counts   number of views in `viewtables`, as the axis
+    write_rates         operations per second of a paced writer, as the axis
+    write_seconds       how long a writer process writes
+    creation_limit      seconds after which `viewtables` does not raise the number of views further
+    tpch_scale          TPC-H scale factor
     """
 
     name: str
     repeats: int
-    operations: int
-    usual: int
-    rows: int
-    updates: int
-    tables: tuple[int, ...]
-    deltas: tuple[int, ...]
+    large_epoch: int
+    medium_epoch: int
+    lmdb_rows: int
+    view_rows: int
+    table_sizes: tuple[int, ...]
+    delta_sizes: tuple[int, ...]
     keys: int
-    groups: tuple[int, ...]
-    ratios: tuple[tuple[int, int], ...]
+    group_counts: tuple[int, ...]
+    keys_and_groups: tuple[tuple[int, int], ...]
     join_keys: tuple[int, ...]
-    exponents: tuple[float, ...]
-    joined: int
-    queries: int
-    counts: tuple[int, ...]
-    rates: tuple[int, ...]
-    seconds: float
-    patience: float
-    scale: float
+    zipf_exponents: tuple[float, ...]
+    join_operations: int
+    selections: int
+    view_table_counts: tuple[int, ...]
+    write_rates: tuple[int, ...]
+    write_seconds: float
+    creation_limit: float
+    tpch_scale: float
 
     QUICK: ClassVar[Size]
     FULL: ClassVar[Size]
@@ -58,44 +59,44 @@ class Size:
 Size.QUICK = Size(
     name="quick",
     repeats=2,
-    operations=100_000,
-    usual=100_000,
-    rows=50_000,
-    updates=100_000,
-    tables=(10_000, 200_000),
-    deltas=(1_000, 10_000, 100_000),
+    large_epoch=100_000,
+    medium_epoch=100_000,
+    lmdb_rows=50_000,
+    view_rows=100_000,
+    table_sizes=(10_000, 200_000),
+    delta_sizes=(1_000, 10_000, 100_000),
     keys=100_000,
-    groups=(10_000,),
-    ratios=((10_000, 1_000), (100_000, 10_000)),
+    group_counts=(10_000,),
+    keys_and_groups=((10_000, 1_000), (100_000, 10_000)),
     join_keys=(1_000, 10_000),
-    exponents=(0.0, 1.0),
-    joined=10_000,
-    queries=10,
-    counts=(20, 60),
-    rates=(5_000, 50_000),
-    seconds=3,
-    patience=30,
-    scale=0.01,
+    zipf_exponents=(0.0, 1.0),
+    join_operations=10_000,
+    selections=10,
+    view_table_counts=(20, 60),
+    write_rates=(5_000, 50_000),
+    write_seconds=3,
+    creation_limit=30,
+    tpch_scale=0.01,
 )
 Size.FULL = Size(
     name="full",
     repeats=3,
-    operations=2_000_000,
-    usual=500_000,
-    rows=500_000,
-    updates=2_000_000,
-    tables=(100_000, 1_000_000, 10_000_000),
-    deltas=(1_000, 10_000, 100_000, 1_000_000, 2_000_000),
+    large_epoch=2_000_000,
+    medium_epoch=500_000,
+    lmdb_rows=500_000,
+    view_rows=2_000_000,
+    table_sizes=(100_000, 1_000_000, 10_000_000),
+    delta_sizes=(1_000, 10_000, 100_000, 1_000_000, 2_000_000),
     keys=100_000,
-    groups=(1_000, 10_000),
-    ratios=((10_000, 1_000), (100_000, 10_000), (1_000_000, 1_000), (1_000_000, 150_000)),
+    group_counts=(1_000, 10_000),
+    keys_and_groups=((10_000, 1_000), (100_000, 10_000), (1_000_000, 1_000), (1_000_000, 150_000)),
     join_keys=(1_000, 10_000, 100_000),
-    exponents=(0.0, 0.5, 1.0, 1.5),
-    joined=200_000,
-    queries=100,
-    counts=(200, 1_600, 12_800),
-    rates=(5_000, 20_000, 50_000),
-    seconds=10,
-    patience=600,
-    scale=0.1,
+    zipf_exponents=(0.0, 0.5, 1.0, 1.5),
+    join_operations=200_000,
+    selections=100,
+    view_table_counts=(200, 1_600, 12_800),
+    write_rates=(5_000, 20_000, 50_000),
+    write_seconds=10,
+    creation_limit=600,
+    tpch_scale=0.1,
 )

@@ -1,4 +1,4 @@
-"""Operations with a fixed seed: 95% puts and 5% deletes of random keys, in batches."""
+"""Temporary stores and random operations: 95% puts and 5% deletes of random keys, in batches."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ COLUMNS = "id BIGINT PRIMARY KEY, grp BIGINT, amount BIGINT, other BIGINT"
 
 
 @contextlib.contextmanager
-def store(tables: Sequence[str] = ("ops",)) -> Iterator[tr.Database]:
-    """A durable store in a directory of its own, removed afterwards, with tables of operations."""
+def temporary_store(tables: Sequence[str] = ("ops",)) -> Iterator[tr.Database]:
+    """A durable store with these tables, in a temporary directory that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as path, tr.open(f"{path}/store") as db:
         for name in tables:
             db.sql(f"CREATE TABLE {name} ({COLUMNS})")
         yield db
 
 
-def rows(rng: np.random.Generator, ids: np.ndarray, groups: int = GROUPS, other: str = "uniform") -> pa.Table:
-    """Rows under these ids: a group, an amount below 1,000, and another number of some distribution."""
+def random_rows(rng: np.random.Generator, ids: np.ndarray, groups: int = GROUPS, other: str = "uniform") -> pa.Table:
+    """Rows with these ids: a group, an amount below 1,000, and a number with the distribution named by `other`."""
     count = len(ids)
     return pa.table(
         {
             "id": ids.astype(np.int64),
             "grp": rng.integers(0, groups, count),
             "amount": rng.integers(0, 1_000, count),
-            "other": _numbers(rng, count, other),
+            "other": _draw_numbers(rng, count, other),
         }
     )
 
 
-def _numbers(rng: np.random.Generator, count: int, distribution: str) -> np.ndarray:
+def _draw_numbers(rng: np.random.Generator, count: int, distribution: str) -> np.ndarray:
     if distribution == "zipf":
         return np.minimum(rng.zipf(1.5, count), 1_000_000)
     if distribution == "normal":
@@ -46,7 +46,7 @@ def _numbers(rng: np.random.Generator, count: int, distribution: str) -> np.ndar
     return rng.integers(0, 1_000_000, count)
 
 
-def operate(
+def apply_operations(
     db: tr.Database,
     rng: np.random.Generator,
     operations: int,
@@ -56,21 +56,24 @@ def operate(
     groups: int = GROUPS,
     other: str = "uniform",
 ) -> int:
-    """Random operations on `keys` keys; how many there were (a delete of an absent row is none)."""
+    """Applies about `operations` random operations to `keys` keys. Returns the exact number.
+
+    A delete of an absent row does not count as an operation.
+    """
     table, done = db.table(name), 0
     size = min(BATCH, keys)
     while done < operations:
         chosen = rng.choice(keys, size=min(size, operations - done), replace=False)
-        gone = max(1, len(chosen) // 20)
-        done += table.put_many(rows(rng, chosen[gone:], groups, other)).operations
-        done += table.delete_many(chosen[:gone].tolist()).operations
+        deleted = max(1, len(chosen) // 20)
+        done += table.put_many(random_rows(rng, chosen[deleted:], groups, other)).operations
+        done += table.delete_many(chosen[:deleted].tolist()).operations
     return done
 
 
-def fill(
+def insert_rows(
     db: tr.Database, rng: np.random.Generator, count: int, name: str = "ops", *, start: int = 0, groups: int = GROUPS
 ) -> None:
-    """Insert `count` new rows, with ids from `start` on."""
+    """Inserts `count` new rows with ids from `start`."""
     for begin in range(start, start + count, 4 * BATCH):
         ids = np.arange(begin, min(start + count, begin + 4 * BATCH))
-        db.table(name).put_many(rows(rng, ids, groups))
+        db.table(name).put_many(random_rows(rng, ids, groups))

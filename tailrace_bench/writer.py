@@ -1,9 +1,10 @@
-"""One process that writes into a store, at a rate or as fast as it can.
+"""A process that writes to a store at a given rate, or as fast as it can.
 
     python -m tailrace_bench.writer STORE SECONDS RATE BATCH KEYS SEED
 
-RATE is in operations a second, 0 for as fast as it can; each transaction has BATCH rows. It says "ready", begins when
-it is told, and for every transaction says its number, when it began (by the clock all processes share), and its rows.
+RATE is in operations per second, 0 for as fast as possible. Each transaction has BATCH rows. The process prints "ready"
+and starts after it reads a line. For each transaction it prints the transaction's number, its start time (by the
+monotonic clock, which all processes share) and its operations; at the end "end" and the total seconds.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import numpy as np
 import tailrace as tr
 from tailrace_bench import workloads
 
-MADE = 50  # batches made beforehand, written in turn
+PREPARED_BATCHES = 50  # prepared before the start, written in turn
 
 
 def main(path: str, seconds: float, rate: float, batch: int, keys: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    made = [workloads.rows(rng, rng.choice(keys, batch, replace=False)) for _ in range(MADE)]
+    batches = [workloads.random_rows(rng, rng.choice(keys, batch, replace=False)) for _ in range(PREPARED_BATCHES)]
     with tr.open(path, create=False) as db:
         table, number = db.table("ops"), 0
         print("ready", flush=True)
@@ -31,7 +32,7 @@ def main(path: str, seconds: float, rate: float, batch: int, keys: int, seed: in
             if rate and (early := began + number * batch / rate - now) > 0:
                 time.sleep(early)
                 now += early
-            written = table.put_many(made[number % MADE])
+            written = table.put_many(batches[number % PREPARED_BATCHES])
             print(written.transaction, now, written.operations, flush=True)
             number += 1
         print("end", time.monotonic() - began, flush=True)

@@ -1,1 +1,1 @@
-"""Random queries over random schemas, maintained over random epochs and compared with Spark after every one."""
+"""A fuzzer: maintains views of random queries over random epochs and compares them with Spark after each epoch."""

@@ -1,4 +1,4 @@
-"""Random aggregates: every rule of maintenance, with FILTER and DISTINCT, none whose answer depends on order."""
+"""Random aggregate calls for every maintenance rule, with FILTER and DISTINCT. No result depends on row order."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ _FORMS = (
 
 
 class Aggregates:
-    """Makes aggregate calls over the columns in sight."""
+    """Generates aggregate calls over the columns in scope."""
 
     def __init__(self, rng: random.Random, features: Features, expressions: Expressions) -> None:
         self._rng, self._features, self._expressions = rng, features, expressions
 
     def call(self, scope: Sequence[Ref]) -> Expr:
         form = self._features.choose(self._rng, _FORMS)
-        made: Expr = getattr(self, f"_{form}")(scope)
-        if self._features.on(self._rng, "filter", 0.15) and not made.sql.startswith("sort_array("):
+        call: Expr = getattr(self, f"_{form}")(scope)
+        if self._features.on(self._rng, "filter", 0.15) and not call.sql.startswith("sort_array("):
             condition = self._expressions.condition(scope, 1).sql
-            made = Expr(f"{made.sql} FILTER (WHERE {condition})", made.kind, made.grade)
-        return made
+            call = Expr(f"{call.sql} FILTER (WHERE {condition})", call.kind, call.grade)
+        return call
 
     def item(self, scope: Sequence[Ref]) -> Expr:
-        """A call, or an expression of calls."""
-        one = self.call(scope)
-        if one.grade == 2 or self._rng.random() < 0.8:
-            return one
-        if one.kind in ("int", "dec"):
-            return Expr(f"({one.sql} + 1)", one.kind, one.grade)
-        return Expr(f"coalesce({one.sql}, {self._expressions.literal(one.kind).sql})", one.kind, one.grade)
+        """A call, or an expression that contains one."""
+        call = self.call(scope)
+        if call.grade == 2 or self._rng.random() < 0.8:
+            return call
+        if call.kind in ("int", "dec"):
+            return Expr(f"({call.sql} + 1)", call.kind, call.grade)
+        return Expr(f"coalesce({call.sql}, {self._expressions.literal(call.kind).sql})", call.kind, call.grade)
 
     def of(self, scope: Sequence[Ref], kind: str) -> Expr:
-        """One call that gives a value of a kind."""
+        """A call with a result of this kind."""
         if kind == "int" and self._rng.random() < 0.5:
             return self._count(scope)
         argument = self._expressions.of(kind, scope, 1)
@@ -105,7 +105,7 @@ class Aggregates:
             return Expr(f"sort_array(collect_set({number.sql}))", "arr:int")
         if form == 4:
             value = self._argument(scope, ("str", "int", "date"))
-            by = f"struct({number.sql}, {value.sql})"  # whoever has the same one has the same value
+            by = f"struct({number.sql}, {value.sql})"  # includes the value, so tied rows have the same value
             return Expr(f"{self._rng.choice(['max_by', 'min_by'])}({value.sql}, {by})", value.kind, value.grade)
         if form == 5:
             return Expr(f"bit_xor({number.sql})", "int", 1)

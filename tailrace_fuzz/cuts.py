@@ -1,4 +1,4 @@
-"""Shorter versions of a query: each takes one thing out. Most of them are still SQL; Spark says which."""
+"""Shorter versions of a query, each without one part. Most are still valid SQL; the caller asks Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLAUSES = ("where", "having", "distinct", "laterals", "group", "with_")
 
 
 def cuts(sql: str) -> Iterator[str]:
-    """The boldest first; every text once, all shorter."""
+    """Distinct shorter texts, those without the largest parts first."""
     (tree,) = dialect.parse(sql)
     whole = dialect.generate(tree)
     seen = {whole}
@@ -28,19 +28,19 @@ def cuts(sql: str) -> Iterator[str]:
 def _text(tree: exp.Expr) -> str | None:
     try:
         return dialect.generate(tree)
-    except (ValueError, AttributeError, TypeError):  # what was cut out had to be there
+    except (ValueError, AttributeError, TypeError):  # the removed part was mandatory
         return None
 
 
 def _inner_queries(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """A subquery or CTE instead of the whole."""
+    """A subquery or CTE instead of the whole query."""
     for node in tree.find_all(exp.Subquery, exp.CTE):
         if isinstance(node.this, exp.Query):
             yield node.this.copy()
 
 
 def _branches(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """One side of a set operation, and one part of AND and OR."""
+    """One side of a set operation, of AND or of OR."""
     yield from _replaced(tree, (exp.SetOperation, exp.And, exp.Or), ("this", "expression"))
 
 
@@ -67,13 +67,13 @@ def _without_part(tree: exp.Expr, argument: str, least: int) -> Iterator[exp.Exp
         for number in range(len(parts or ())):
             if len(parts or ()) > least:
                 copy = tree.copy()
-                found = _at(copy, index)
-                found.set(argument, [p for i, p in enumerate(found.args[argument]) if i != number])
+                node_copy = _at(copy, index)
+                node_copy.set(argument, [p for i, p in enumerate(node_copy.args[argument]) if i != number])
                 yield copy
 
 
 def _smaller_expressions(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """An expression's argument instead of itself. Orders are left alone: they decide which answer is the one."""
+    """An argument instead of the whole expression. ORDER BY stays: without a total order the answer is not unique."""
     for index, node in enumerate(tree.walk()):
         if isinstance(
             node, exp.Query | exp.Column | exp.Literal | exp.Alias | exp.Table | exp.Identifier | exp.DataType

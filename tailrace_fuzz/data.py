@@ -1,7 +1,6 @@
-"""Random rows and operations. Domains are small, so that groups, joins and duplicates really happen.
+"""Random rows and operations. Domains are small, so that groups, join matches and duplicates occur.
 
-Doubles are multiples of a quarter: their sums are exact in whatever order they are taken, so that the answer
-to a query is one answer.
+Doubles are multiples of a quarter. Their sums are exact in any order, so a query has exactly one answer.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _KEYS: dict[str, list[Any]] = {
 
 @dataclass(frozen=True)
 class Operation:
-    """One write: rows put, changed (`update`), or deleted by their keys."""
+    """One write. `kind` is put, update or delete; the rows of a delete have only key columns."""
 
     kind: str
     table: str
@@ -56,26 +55,28 @@ class Operation:
 
 @dataclass(frozen=True)
 class Epoch:
-    """The writes of an epoch, and whether it runs on all shards or in one task."""
+    """The writes of an epoch. `spread`: whether it runs as tasks over all shards or in one task."""
 
     operations: tuple[Operation, ...]
     spread: bool
 
 
 class Writer:
-    """Makes operations, knowing which keys are present."""
+    """Generates operations and tracks which rows are present."""
 
-    def __init__(self, rng: random.Random, tables: tuple[TableSchema, ...], *, specials: bool, most: int = 14) -> None:
-        self._rng, self._tables, self._specials, self._most = rng, tables, specials, most
+    def __init__(
+        self, rng: random.Random, tables: tuple[TableSchema, ...], *, specials: bool, max_rows: int = 14
+    ) -> None:
+        self._rng, self._tables, self._specials, self._max_rows = rng, tables, specials, max_rows
         self._present: dict[str, dict[tuple[Any, ...], Row]] = {t.name: {} for t in tables}
         self._nulls, self._spread = rng.choice([0.05, 0.15, 0.4]), rng.random() < 0.3
 
     def epochs(self, count: int) -> list[Epoch]:
-        """Epochs of all sizes; the last but one empties tables, the last fills them again.
+        """Epochs of all sizes. The last but one deletes all rows, the last inserts some again.
 
-        Most touch all tables: every other set of tables is a plan of its own, which takes long to make.
+        Most epochs touch all tables: each other set of tables needs its own plan, and planning is slow.
         """
-        found = []
+        epochs = []
         for number in range(count):
             some = self._rng.sample(self._tables, 1) if number == 0 and self._rng.random() < 0.4 else self._tables
             steps = self._rng.choice([1, 1, 2, 4])
@@ -83,13 +84,13 @@ class Writer:
                 operations = [self._clear(t) for t in some]
             else:
                 operations = [self._step(t) for t in some for _ in range(steps)]
-            found.append(Epoch(tuple(operations), self._spread))
-        return found
+            epochs.append(Epoch(tuple(operations), self._spread))
+        return epochs
 
     def fill(self) -> Epoch:
-        """What is there before any view; sometimes nothing."""
+        """The rows before any view is created. A table may stay empty."""
         chosen = [t for t in self._tables if self._rng.random() < 0.9]
-        return Epoch(tuple(self._put(t, self._rng.randrange(3, self._most)) for t in chosen), self._spread)
+        return Epoch(tuple(self._put(t, self._rng.randrange(3, self._max_rows)) for t in chosen), self._spread)
 
     def _step(self, table: TableSchema) -> Operation:
         kind, present = self._rng.random(), self._present[table.name]
@@ -106,7 +107,7 @@ class Writer:
         for _ in range(count):
             row = self._row(table)
             key = tuple(row[f.name] for f in table.key)
-            if key in present or len(present) < self._most:
+            if key in present or len(present) < self._max_rows:
                 present[key] = rows[key] = row
         if not rows:
             return self._delete(table, 2)
@@ -115,16 +116,16 @@ class Writer:
     def _update(self, table: TableSchema) -> Operation:
         key = self._rng.choice(list(self._present[table.name]))
         changed = self._rng.sample(table.rest, min(len(table.rest), 2))
-        row = self._keyed(table, key) | {f.name: self._value(f) for f in changed}
+        row = self._key_row(table, key) | {f.name: self._value(f) for f in changed}
         self._present[table.name][key].update(row)
         return Operation("update", table.name, (row,))
 
     def _delete(self, table: TableSchema, count: int) -> Operation:
         present = self._present[table.name]
-        gone = self._rng.sample(list(present), min(len(present), count))
-        for key in gone:
+        deleted_keys = self._rng.sample(list(present), min(len(present), count))
+        for key in deleted_keys:
             del present[key]
-        return Operation("delete", table.name, tuple(self._keyed(table, k) for k in gone))
+        return Operation("delete", table.name, tuple(self._key_row(table, k) for k in deleted_keys))
 
     def _clear(self, table: TableSchema) -> Operation:
         return self._delete(table, len(self._present[table.name]))
@@ -141,5 +142,5 @@ class Writer:
         return self._rng.choice(DOMAINS[field.type])
 
     @staticmethod
-    def _keyed(table: TableSchema, key: tuple[Any, ...]) -> Row:
+    def _key_row(table: TableSchema, key: tuple[Any, ...]) -> Row:
         return {f.name: v for f, v in zip(table.key, key, strict=True)}

@@ -1,12 +1,12 @@
 """Random typed expressions.
 
-A number has a grade, which says what may be done with it so that a query keeps one answer:
+A number has a grade, which limits its use so that a query has exactly one answer:
 
-    0   sums of it are exact in any order           a quarter, a small integer
-    1   it is one value, its sums may round          x / 3
-    2   itself may differ in its last digits         stddev(x), SUM(x / 3)
+    0   its sums are exact in any order               a quarter, a small integer
+    1   the value is exact, its sums may round        x / 3
+    2   the value may differ in its last digits       stddev(x), SUM(x / 3)
 
-Grade 2 is only carried along: never compared, grouped by, joined by, ordered by or cast.
+A value of grade 2 is only selected, never compared, grouped by, joined on, ordered by or cast.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Expr:
 
 @dataclass(frozen=True)
 class Ref(Expr):
-    """A column in sight."""
+    """A column in scope."""
 
     name: str = ""
 
@@ -40,13 +40,13 @@ _GENERIC = ("coalesce({}, {})", "nullif({}, {})", "greatest({}, {})", "least({},
 
 
 class Expressions:
-    """Makes expressions over the columns in sight."""
+    """Generates expressions over the columns in scope."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 
     def of(self, kind: str, scope: Sequence[Ref], depth: int) -> Expr:
-        """An expression of one kind and of grade 0 or 1."""
+        """An expression of this kind, of grade 0 or 1."""
         refs = [r for r in scope if r.kind == kind and r.grade < 2]
         if depth <= 0 or self._rng.random() < 0.25:
             if refs and self._rng.random() < 0.85:
@@ -54,27 +54,27 @@ class Expressions:
             return self.literal(kind)
         if self._rng.random() < 0.2:
             return self._generic(kind, scope, depth)
-        return self._filled(self._suited(TEMPLATES[kind], scope), kind, scope, depth)
+        return self._fill_template(self._choose_template(TEMPLATES[kind], scope), kind, scope, depth)
 
     def condition(self, scope: Sequence[Ref], depth: int) -> Expr:
-        """A condition that reads at least one column, if there is one."""
+        """A condition that, almost always, reads at least one column."""
         for _ in range(10):
-            found = self.of("bool", scope, depth)
-            if any(r.sql in found.sql for r in scope):
-                return found
-        return found
+            condition = self.of("bool", scope, depth)
+            if any(r.sql in condition.sql for r in scope):
+                break
+        return condition
 
     def filter(self, scope: Sequence[Ref], depth: int) -> str:
-        """A condition for WHERE. Most random ones let nothing pass, and an empty answer shows little: widen some."""
-        found = self.condition(scope, depth).sql
+        """A condition for WHERE. Most random conditions select nothing, which tests little, so some are widened."""
+        condition = self.condition(scope, depth).sql
         form = self._rng.randrange(5)
         if form == 0:
-            return f"(NOT coalesce({found}, FALSE))"
+            return f"(NOT coalesce({condition}, FALSE))"
         if form == 1:
-            return f"coalesce({found}, TRUE)"
+            return f"coalesce({condition}, TRUE)"
         if form == 2 and scope:
-            return f"({found} OR {self._rng.choice(scope).sql} IS NOT NULL)"
-        return found
+            return f"({condition} OR {self._rng.choice(scope).sql} IS NOT NULL)"
+        return condition
 
     def column(self, scope: Sequence[Ref], kinds: Sequence[str]) -> Ref | None:
         refs = [r for r in scope if r.kind in kinds and r.grade < 2]
@@ -83,8 +83,8 @@ class Expressions:
     def literal(self, kind: str) -> Expr:
         return Expr(self._rng.choice(LITERALS[kind]), kind)
 
-    def _suited(self, templates: list[Template], scope: Sequence[Ref]) -> Template:
-        """A template whose arguments are kinds of columns in sight, if luck finds one."""
+    def _choose_template(self, templates: list[Template], scope: Sequence[Ref]) -> Template:
+        """A template, preferably one whose argument kinds are all in scope (four attempts)."""
         kinds = {r.kind for r in scope} | {"any"}
         for _ in range(4):
             template = self._rng.choice(templates)
@@ -92,33 +92,34 @@ class Expressions:
                 break
         return template
 
-    def _filled(self, template: Template, kind: str, scope: Sequence[Ref], depth: int) -> Expr:
+    def _fill_template(self, template: Template, kind: str, scope: Sequence[Ref], depth: int) -> Expr:
         arguments: list[Expr] = []
-        for wanted in template.arguments:
-            argument = self.of(self._kind(wanted, scope), scope, depth - 1)
-            if any(argument.sql == other.sql for other in arguments):  # x < x says little
+        for kind_wanted in template.arguments:
+            argument = self.of(self._resolve_kind(kind_wanted, scope), scope, depth - 1)
+            if any(argument.sql == earlier.sql for earlier in arguments):  # x < x tests little
                 argument = self.literal(argument.kind)
             arguments.append(argument)
         grades = [a.grade for a in arguments if kind in NUMERIC]
         return Expr(template.text.format(*(a.sql for a in arguments)), kind, max([template.grade, *grades]))
 
-    def _kind(self, wanted: str, scope: Sequence[Ref]) -> str:
-        if wanted != "any":
-            return wanted
+    def _resolve_kind(self, kind: str, scope: Sequence[Ref]) -> str:
+        """The kind itself, or a random scalar kind in scope for "any"."""
+        if kind != "any":
+            return kind
         return self._rng.choice([r.kind for r in scope if r.kind in SCALARS] or ["int"])
 
     def _generic(self, kind: str, scope: Sequence[Ref], depth: int) -> Expr:
-        one, other = self.of(kind, scope, depth - 1), self.of(kind, scope, depth - 1)
+        first, second = self.of(kind, scope, depth - 1), self.of(kind, scope, depth - 1)
         form = self._rng.randrange(8)
         if form < 2:
             condition = self.condition(scope, depth - 1)
-            text = f"CASE WHEN {condition.sql} THEN {one.sql} ELSE {other.sql} END"
+            text = f"CASE WHEN {condition.sql} THEN {first.sql} ELSE {second.sql} END"
         elif form == 2:
-            of = self._kind("any", scope)
-            subject, value = self.of(of, scope, depth - 1), self.literal(of)
-            text = f"CASE {subject.sql} WHEN {value.sql} THEN {one.sql} END"
+            subject_kind = self._resolve_kind("any", scope)
+            subject, value = self.of(subject_kind, scope, depth - 1), self.literal(subject_kind)
+            text = f"CASE {subject.sql} WHEN {value.sql} THEN {first.sql} END"
         elif form == 3:
-            text = f"if({self.condition(scope, depth - 1).sql}, {one.sql}, {other.sql})"
+            text = f"if({self.condition(scope, depth - 1).sql}, {first.sql}, {second.sql})"
         else:
-            text = self._rng.choice(_GENERIC).format(one.sql, other.sql)
-        return Expr(text, kind, max(one.grade, other.grade))
+            text = self._rng.choice(_GENERIC).format(first.sql, second.sql)
+        return Expr(text, kind, max(first.grade, second.grade))

@@ -1,4 +1,4 @@
-"""What queries are made of: every construct has a weight, and weight 0 is off."""
+"""The constructs that queries may use. Each has a weight; weight 0 turns it off."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ T = TypeVar("T")
 
 FEATURES: dict[str, float] = {
     "where": 1,
-    "joins": 1,  # inner joins by equality
+    "joins": 1,  # inner equi-joins
     "outer": 1,  # LEFT, RIGHT, FULL
     "semi": 1,  # SEMI, ANTI
-    "nonequi": 1,  # CROSS, joins by inequality
-    "residual": 1,  # conditions beside the equality
+    "nonequi": 1,  # CROSS, joins on inequalities
+    "residual": 1,  # join conditions in addition to the equality
     "using": 1,  # USING, NATURAL
     "aggregates": 1,
     "filter": 1,  # aggregates with FILTER
     "distinct_aggregates": 1,
-    "generic": 1,  # aggregates that go by affected groups
+    "generic": 1,  # aggregates recomputed for the touched groups
     "having": 1,
     "grouping_sets": 1,  # ROLLUP, CUBE, GROUPING SETS
     "distinct": 1,
@@ -44,16 +44,16 @@ FEATURES: dict[str, float] = {
 
 @dataclass(frozen=True)
 class Features:
-    """The weights in force."""
+    """The weights of all features."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: dict(FEATURES))
 
     @classmethod
     def of(cls, only: Iterable[str] = (), without: Iterable[str] = ()) -> Features:
-        """All features, or only those named (`name` or `name=weight`), less those in `without`."""
-        given = dict(_parsed(text) for text in only)
-        weights = {name: given.get(name, 0.0) for name in FEATURES} if given else dict(FEATURES)
-        return cls(weights | dict.fromkeys(map(_known, without), 0.0))
+        """All features, or only those in `only` (`name` or `name=weight`), minus those in `without`."""
+        chosen = dict(_parse_weight(text) for text in only)
+        weights = {name: chosen.get(name, 0.0) for name in FEATURES} if chosen else dict(FEATURES)
+        return cls(weights | dict.fromkeys(map(_require_known, without), 0.0))
 
     def weight(self, name: str) -> float:
         return self.weights[name]
@@ -62,17 +62,17 @@ class Features:
         return rng.random() < chance * self.weights[name]
 
     def choose(self, rng: random.Random, options: Sequence[tuple[T, float, str | None]]) -> T:
-        """One of (what, weight, the feature it needs)."""
+        """A random option out of (value, weight, required feature or None)."""
         weights = [w * (self.weights[f] if f else 1) for _, w, f in options]
         return rng.choices([o[0] for o in options], weights)[0]
 
 
-def _parsed(text: str) -> tuple[str, float]:
+def _parse_weight(text: str) -> tuple[str, float]:
     name, _, weight = text.partition("=")
-    return _known(name), float(weight or 1)
+    return _require_known(name), float(weight or 1)
 
 
-def _known(name: str) -> str:
+def _require_known(name: str) -> str:
     if name not in FEATURES:
-        raise ValueError(f"no feature {name!r}; there are: {', '.join(FEATURES)}")
+        raise ValueError(f"no feature {name!r}; known features: {', '.join(FEATURES)}")
     return name

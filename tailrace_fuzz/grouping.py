@@ -1,4 +1,4 @@
-"""GROUP BY in its many spellings."""
+"""Random GROUP BY queries, in all spellings of GROUP BY."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _KINDS = ("int", "str", "date", "dec", "bool", "dbl", "ts", "ntz", "bin")
 class Grouping:
     def __init__(
         self, rng: random.Random, features: Features, expressions: Expressions, aggregates: Aggregates,
-        fresh: Callable[[str], str],
+        new_name: Callable[[str], str],
     ) -> None:  # fmt: skip
-        self._rng, self._features, self._fresh = rng, features, fresh
+        self._rng, self._features, self._new_name = rng, features, new_name
         self._expressions, self._aggregates = expressions, aggregates
 
     def query(self, source: Source, where: str) -> Query:
@@ -29,19 +29,19 @@ class Grouping:
             calls.append(Expr(f"grouping({self._rng.choice(groups).sql})", "int"))
         shown = [g for g in groups if self._rng.random() < 0.9]
         items = [*shown, *calls]
-        names = [self._fresh("c") for _ in items]
-        listed = ", ".join(f"{i.sql} AS {n}" for i, n in zip(items, names, strict=True))
+        names = [self._new_name("c") for _ in items]
+        select_list = ", ".join(f"{i.sql} AS {n}" for i, n in zip(items, names, strict=True))
         columns = tuple(Column(n, i.kind, i.grade) for n, i in zip(names, items, strict=True))
         by = self._by(source, groups, shown, names, sets)
         return Query(
-            f"SELECT {listed} FROM {source.sql}{where}{by}{self._having(source)}",
+            f"SELECT {select_list} FROM {source.sql}{where}{by}{self._having(source)}",
             columns,
             source.size // 2 + 1 if groups else 1,
         )
 
     def _calls(self, source: Source) -> list[Expr]:
         calls = [self._aggregates.item(source.refs) for _ in range(self._rng.randrange(1, 4))]
-        if any("DISTINCT" in call.sql for call in calls):  # Spark's optimizer fails on a listagg beside a DISTINCT
+        if any("DISTINCT" in call.sql for call in calls):  # Spark's optimizer fails on listagg together with DISTINCT
             calls = [call for call in calls if "listagg" not in call.sql]
         return calls
 
@@ -50,9 +50,9 @@ class Grouping:
         count = self._rng.choice([0, 1, 1, 1, 2, 2, 3])
         groups: list[Expr] = list(self._rng.sample(usable, min(count, len(usable))))
         if groups and self._rng.random() < 0.25:
-            made = self._expressions.of(groups[0].kind, usable, 2)
-            if any(r.sql in made.sql for r in usable):  # a constant is no column that aggregation could keep
-                groups[0] = made
+            expression = self._expressions.of(groups[0].kind, usable, 2)
+            if any(r.sql in expression.sql for r in usable):  # a constant cannot be a group key here
+                groups[0] = expression
         return groups
 
     def _by(
@@ -74,14 +74,14 @@ class Grouping:
         return ", ".join(names[i] if aliases else str(i + 1) for i in range(len(groups)))
 
     def _sets(self, texts: list[str]) -> str:
-        listed = ", ".join(texts)
+        all_columns = ", ".join(texts)
         form = self._rng.randrange(3)
         if form == 0:
-            return f"ROLLUP ({listed})"
+            return f"ROLLUP ({all_columns})"
         if form == 1 and len(texts) < 3:
-            return f"CUBE ({listed})"
-        others = self._rng.sample([f"({texts[0]})", "()", f"({listed})"], self._rng.randrange(3))
-        return f"GROUPING SETS ({', '.join([f'({listed})', *others])})"
+            return f"CUBE ({all_columns})"
+        others = self._rng.sample([f"({texts[0]})", "()", f"({all_columns})"], self._rng.randrange(3))
+        return f"GROUPING SETS ({', '.join([f'({all_columns})', *others])})"
 
     def _having(self, source: Source) -> str:
         if not self._features.on(self._rng, "having", 0.2):

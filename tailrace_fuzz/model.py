@@ -1,4 +1,4 @@
-"""What tables ought to hold, in plain Python, and the comparison of views with Spark's own answer to their SQL."""
+"""A model of the tables in plain Python, and the comparison of views with Spark's answer over that model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 class Model:
-    """A database and what its tables ought to hold."""
+    """A database and the expected contents of its tables. Writes go to both."""
 
     def __init__(self, db: tr.Database) -> None:
         self.db = db
@@ -45,19 +45,19 @@ class Model:
         return pa.Table.from_pylist(list(self.tables[name].values()), schema=schema(self.db.table(name).columns))
 
     def show(self, spark: SparkSession, names: Iterable[str]) -> None:
-        """Let SQL in a session see tables as they ought to be."""
+        """Registers the expected contents of these tables as temporary views of a Spark session."""
         for name in names:
             ddl = ", ".join(f"`{c.name}` {c.type}" for c in self.db.table(name).columns)
             spark.createDataFrame(self.arrow(name), schema=ddl).createOrReplaceTempView(name)
 
     def check(self) -> None:
-        """Every table equals the model and every view equals Spark's answer over the model."""
+        """Asserts that every table equals the model and every view equals Spark's answer over the model."""
         spark = session(self.db.spark)
         for name in self.tables:
             assert multiset(self.db.table(name).scan()) == multiset(self.arrow(name)), f"table {name}"
         self.show(spark, self.tables)
         pending = list(self.db.views())
-        while pending:  # a view over views comes after these
+        while pending:  # a view is checked after the views that it reads
             name = pending.pop(0)
             view = self.db.view(name)
             if any(used in pending for used in self.db._catalog.view(name).uses):
@@ -69,6 +69,7 @@ class Model:
 
 
 def plain(value: Any) -> Any:
+    """A hashable value in which NaN equals NaN and -0.0 equals 0.0."""
     if isinstance(value, float):
         return "nan" if math.isnan(value) else value + 0.0
     if isinstance(value, list):
@@ -89,12 +90,12 @@ def alike(a: Any, b: Any, tolerance: float = 1e-9, near_zero: float = 0.0) -> bo
 
 
 def differences(
-    found: pa.Table, expected: pa.Table, loose: Container[int] | None = None
+    actual: pa.Table, expected: pa.Table, loose: Container[int] | None = None
 ) -> tuple[Counter[Any], Counter[Any]]:
-    """Rows missing and rows too many.
+    """Missing and extra rows.
 
-    Doubles are equal within 1e-9, as their sums depend on the order; if `loose` names positions, only these are, and
-    within 1e-6, also beside zero.
+    Sums of doubles depend on the order, so doubles are compared with a relative tolerance of 1e-9. If `loose` is
+    given, only the columns at these positions have a tolerance: 1e-6, relative or absolute.
     """
 
     def same(pair: tuple[int, tuple[Any, Any]]) -> bool:
@@ -103,7 +104,7 @@ def differences(
             return alike(a, b)
         return alike(a, b, 1e-6, 1e-6) if position in loose else bool(a == b)
 
-    missing, extra = multiset(expected) - multiset(found), multiset(found) - multiset(expected)
+    missing, extra = multiset(expected) - multiset(actual), multiset(actual) - multiset(expected)
     for row in list(missing.elements()):
         partner = next((e for e in extra.elements() if all(map(same, enumerate(zip(row, e, strict=True))))), None)
         if partner is not None:
@@ -112,6 +113,6 @@ def differences(
     return +missing, +extra
 
 
-def assert_same(found: pa.Table, expected: pa.Table, what: str) -> None:
-    missing, extra = differences(found, expected)
+def assert_same(actual: pa.Table, expected: pa.Table, what: str) -> None:
+    missing, extra = differences(actual, expected)
     assert (missing, extra) == (Counter(), Counter()), f"{what}\n missing {dict(missing)}\n extra {dict(extra)}"

@@ -1,4 +1,4 @@
-"""Random queries by a typed grammar, so that nearly all of them are valid Spark SQL with one answer."""
+"""Random queries from a typed grammar, so that nearly all are valid Spark SQL with exactly one answer."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from tailrace_fuzz.sources import Column, Named, Query, Source, Sources
 from tailrace_fuzz.subqueries import Subqueries
 from tailrace_fuzz.windows import Windows
 
-LONGEST = 4000  # characters of a query worth reading
+MAX_LENGTH = 4000  # characters; longer queries are unreadable
 
 
 def random_query(rng: random.Random, features: Features, named: Named) -> Query:
-    """A query of up to four levels."""
+    """A query with up to four levels of nesting."""
     for depth in (rng.choice([0, 1, 1, 1, 2, 2, 2, 3, 4]), 2, 1, 0):
         query = Queries(rng, features).query(depth, named)
-        if len(query.sql) <= LONGEST:
+        if len(query.sql) <= MAX_LENGTH:
             break
     return query
 
 
 class Queries:
-    """The grammar. Every relation gets an alias t1, t2, …, every computed column a name c1, c2, …, all different."""
+    """The grammar. Relations get distinct aliases t1, t2, …, computed columns distinct names c1, c2, …"""
 
     def __init__(self, rng: random.Random, features: Features) -> None:
         self._rng, self._features, self._number = rng, features, 0
         self._expressions = Expressions(rng)
         self._aggregates = Aggregates(rng, features, self._expressions)
-        self._sources = Sources(rng, features, self._expressions, self._fresh, self.query)
+        self._sources = Sources(rng, features, self._expressions, self._new_name, self.query)
         self._subqueries = Subqueries(rng, features, self._expressions, self._aggregates, self._sources)
-        self._grouping = Grouping(rng, features, self._expressions, self._aggregates, self._fresh)
-        self._windows = Windows(rng, self._expressions, self._fresh)
+        self._grouping = Grouping(rng, features, self._expressions, self._aggregates, self._new_name)
+        self._windows = Windows(rng, self._expressions, self._new_name)
 
-    def _fresh(self, prefix: str) -> str:
+    def _new_name(self, prefix: str) -> str:
         self._number += 1
         return f"{prefix}{self._number}"
 
@@ -55,7 +55,7 @@ class Queries:
         made: Query = getattr(self, f"_{form}")(depth, named)
         return made
 
-    # one SELECT
+    # Single SELECTs
 
     def _select(self, depth: int, named: Named, kinds: Sequence[str] | None = None) -> Query:
         source = self._sources.clause(depth, named)
@@ -63,13 +63,13 @@ class Queries:
         if kinds is None and source.single and self._rng.random() < 0.1:
             columns = tuple(Column(r.name, r.kind, r.grade) for r in source.refs)
             return Query(f"SELECT * FROM {source.sql}{where}", columns, source.size)
-        items = self._items(source, depth, named) if kinds is None else self._of_kinds(source, kinds)
-        names = [self._fresh("c") for _ in items]
+        items = self._items(source, depth, named) if kinds is None else self._items_of_kinds(source, kinds)
+        names = [self._new_name("c") for _ in items]
         columns = tuple(Column(n, i.kind, i.grade) for n, i in zip(names, items, strict=True))
         exact = all(i.grade < 2 for i in items)
         distinct = "DISTINCT " if kinds is None and exact and self._features.on(self._rng, "distinct", 0.12) else ""
-        listed = ", ".join(f"{i.sql} AS {n}" for i, n in zip(items, names, strict=True))
-        return Query(f"SELECT {distinct}{listed} FROM {source.sql}{where}", columns, source.size)
+        select_list = ", ".join(f"{i.sql} AS {n}" for i, n in zip(items, names, strict=True))
+        return Query(f"SELECT {distinct}{select_list} FROM {source.sql}{where}", columns, source.size)
 
     def _items(self, source: Source, depth: int, named: Named) -> list[Expr]:
         count = self._rng.randrange(1, 6)
@@ -81,16 +81,16 @@ class Queries:
             items.append(self._subqueries.scalar(source.refs, depth, named))
         return items
 
-    def _of_kinds(self, source: Source, kinds: Sequence[str]) -> list[Expr]:
+    def _items_of_kinds(self, source: Source, kinds: Sequence[str]) -> list[Expr]:
         return [self._expressions.of(k, source.refs, self._rng.choice([0, 0, 1, 2])) for k in kinds]
 
     def _where(self, source: Source, depth: int, named: Named) -> str:
         conditions = []
         if self._features.on(self._rng, "where", 0.3):
             conditions.append(self._expressions.filter(source.refs, self._rng.randrange(1, 4)))
-        found = self._subqueries.condition(source.refs, depth, named)
-        if found is not None:
-            conditions.insert(self._rng.randrange(len(conditions) + 1), found)
+        subquery = self._subqueries.condition(source.refs, depth, named)
+        if subquery is not None:
+            conditions.insert(self._rng.randrange(len(conditions) + 1), subquery)
         glue = " OR " if len(conditions) > 1 and self._rng.random() < 0.4 else " AND "
         return f" WHERE {glue.join(conditions)}" if conditions else ""
 
@@ -98,31 +98,31 @@ class Queries:
         source = self._sources.clause(depth, named)
         return self._grouping.query(source, self._where(source, depth, named))
 
-    # several
+    # Set operations and CTEs
 
     def _union(self, depth: int, named: Named) -> Query:
         kinds = self._kinds()
         branches = [self._select(depth - 1, named, kinds) for _ in range(self._rng.choice([2, 2, 3]))]
         word = self._rng.choice(["UNION ALL", "UNION ALL", "UNION"])
-        return Query(f" {word} ".join(b.sql for b in branches), _merged(branches), sum(b.size for b in branches))
+        return Query(f" {word} ".join(b.sql for b in branches), _merge_columns(branches), sum(b.size for b in branches))
 
     def _set_operation(self, depth: int, named: Named) -> Query:
         kinds = self._kinds()[:2]
         left, right = self._select(depth - 1, named, kinds), self._select(depth - 1, named, kinds)
         word = self._rng.choice(["INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL"])
-        return Query(f"{left.sql} {word} {right.sql}", _merged([left, right]), left.size)
+        return Query(f"{left.sql} {word} {right.sql}", _merge_columns([left, right]), left.size)
 
     def _kinds(self) -> list[str]:
         return [self._rng.choice(SCALARS) for _ in range(self._rng.randrange(1, 4))]
 
     def _with_cte(self, depth: int, named: Named) -> Query:
-        name = self._fresh("q")
+        name = self._new_name("q")
         inner = self.query(depth - 1, named)
         body = self.query(depth - 1, named.with_cte(name, inner))
-        # A WITH inside of a WITH would hide nothing: all names differ.
-        return Query(f"WITH {name} AS ({inner.sql}) {_parenthesized(body.sql)}", body.columns, body.size)
+        # Nested WITH clauses cannot shadow names, because all names differ.
+        return Query(f"WITH {name} AS ({inner.sql}) {_wrap_with(body.sql)}", body.columns, body.size)
 
-    # ordered
+    # Windows and limits
 
     def _windowed(self, depth: int, named: Named) -> Query:
         source = self._sources.clause(depth, named)
@@ -131,17 +131,17 @@ class Queries:
         where = self._where(source, depth, named)
         calls = [self._windows.call(source) for _ in range(self._rng.randrange(1, 3))]
         kept: list[Expr] = list(self._rng.sample(source.refs, min(len(source.refs), 4)))
-        return self._listed(kept + calls, f" FROM {source.sql}{where}", source.size)
+        return self._select_items(kept + calls, f" FROM {source.sql}{where}", source.size)
 
     def _ranked(self, depth: int, named: Named) -> Query:
-        """The first k rows of every group."""
+        """The first k rows of every partition."""
         source = self._sources.clause(depth, named)
         if not source.exact:
             return self._select(depth, named)
         where = self._where(source, depth, named)
-        rank, alias = self._windows.rank(source), self._fresh("t")
+        rank, alias = self._windows.rank(source), self._new_name("t")
         kept: list[Expr] = list(self._rng.sample(source.refs, min(len(source.refs), 4)))
-        inner = self._listed([*kept, rank], f" FROM {source.sql}{where}", source.size)
+        inner = self._select_items([*kept, rank], f" FROM {source.sql}{where}", source.size)
         *columns, number = inner.columns
         shown = columns + ([number] if self._rng.random() < 0.4 else [])
         names = ", ".join(f"{alias}.{c.name}" for c in shown)
@@ -149,7 +149,7 @@ class Queries:
         return Query(text, tuple(shown), source.size)
 
     def _limited(self, depth: int, named: Named) -> Query:
-        """Ordered by all it shows: rows that tie are the same row."""
+        """ORDER BY all selected columns, so tied rows are equal, and LIMIT."""
         inner = self._select(depth, named)
         if not inner.exact or any(c.kind in ARRAYS for c in inner.columns):
             return inner
@@ -159,16 +159,16 @@ class Queries:
         count = self._rng.choice([1, 2, 3, 5, 10])
         return Query(f"(SELECT * FROM ({inner.sql}) ORDER BY {order} LIMIT {count}{offset})", inner.columns, count)
 
-    def _listed(self, items: Sequence[Expr], rest: str, size: int) -> Query:
-        columns = tuple(Column(self._fresh("c"), i.kind, i.grade) for i in items)
-        listed = ", ".join(f"{i.sql} AS {c.name}" for i, c in zip(items, columns, strict=True))
-        return Query(f"SELECT {listed}{rest}", columns, size)
+    def _select_items(self, items: Sequence[Expr], rest: str, size: int) -> Query:
+        columns = tuple(Column(self._new_name("c"), i.kind, i.grade) for i in items)
+        select_list = ", ".join(f"{i.sql} AS {c.name}" for i, c in zip(items, columns, strict=True))
+        return Query(f"SELECT {select_list}{rest}", columns, size)
 
 
-def _merged(branches: Sequence[Query]) -> tuple[Column, ...]:
+def _merge_columns(branches: Sequence[Query]) -> tuple[Column, ...]:
     columns = zip(*(b.columns for b in branches), strict=True)
     return tuple(Column(same[0].name, same[0].kind, max(c.grade for c in same)) for same in columns)
 
 
-def _parenthesized(sql: str) -> str:
+def _wrap_with(sql: str) -> str:
     return f"SELECT * FROM ({sql})" if sql.startswith("WITH ") else sql

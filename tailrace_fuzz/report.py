@@ -1,4 +1,4 @@
-"""What a run found, for people: the summary, and a finding as a regression test that can be pasted."""
+"""Formats a run's summary, and a finding as a regression test to paste."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def summary(outcome: Outcome) -> str:
     share = 100 * outcome.filled // max(outcome.compared, 1)
     lines = [
         f"{outcome.maintained} views maintained, {outcome.compared} comparisons ({share}% with rows), "
-        f"{len(outcome.findings)} findings, {len(outcome.invalid)} queries that Spark refuses, "
-        f"{outcome.skipped} over views that were not made",
+        f"{len(outcome.findings)} findings, {len(outcome.invalid)} queries refused by Spark, "
+        f"{outcome.skipped} skipped because they read a view that was not created",
         "seconds: " + ", ".join(f"{name} {seconds:.0f}" for name, seconds in outcome.seconds.items()),
     ]
     lines += [f"refused {count:5}: {construct}" for construct, count in outcome.refused.most_common()]
@@ -27,7 +27,7 @@ def described(finding: Finding, replay: str) -> str:
 
 
 def regression(scenario: Scenario, finding: Finding) -> str:
-    """A test for `tests/rules/test_fuzz_findings.py`."""
+    """The source of a test for `tests/rules/test_fuzz_findings.py`."""
     lines = [f"def test_{finding.kind.lower()}_of_query_{finding.view.number}(db: tr.Database) -> None:", "    story("]
     lines += ["        db,", f"        {[t.ddl for t in scenario.tables]!r},"]
     lines += [f"        {[v.sql for v in scenario.views]!r},"]

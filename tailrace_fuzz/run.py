@@ -1,4 +1,4 @@
-"""Playing scenarios: the same tables in Tailrace and in Spark, compared after every epoch."""
+"""Plays scenarios: the same tables in Tailrace and in Spark, with views compared after every epoch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tailrace_fuzz.data import Epoch
 from tailrace_fuzz.model import Model, differences
 from tailrace_fuzz.scenarios import Scenario, View
 
-# Rows are few and plans many: compiling each plan would take most of the time.
+# There are few rows and many plans: compiling each plan would take most of the time.
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -32,7 +32,7 @@ _INTERPRETED = {
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong: `kind` is `rows` (not Spark's), `types` (the plan's are not Spark's) or an error's name."""
+    """A bug. `kind`: `rows` or `types` differ from Spark's, `verify` or `epoch` failed, or the name of an error."""
 
     view: View
     kind: str
@@ -42,15 +42,15 @@ class Finding:
 
 @dataclass
 class Outcome:
-    """What playing scenarios gave."""
+    """The result of playing scenarios."""
 
     findings: list[Finding] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
     invalid: list[tuple[View, str]] = field(default_factory=list)
     maintained: int = 0
-    skipped: int = 0  # views over one that was not made
+    skipped: int = 0  # views that read a view that was not created
     compared: int = 0
-    filled: int = 0  # comparisons of answers that have rows at all
+    filled: int = 0  # comparisons with a non-empty answer
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, other: Outcome) -> None:
@@ -66,21 +66,21 @@ class Outcome:
 
 
 class Oracle:
-    """Spark's answers over the tables as they ought to be."""
+    """Spark's answers over the expected contents of the tables."""
 
     def __init__(self, spark: SparkSession, model: Model) -> None:
         self._spark, self._model = session(spark), model
         for name, value in _INTERPRETED.items():
             self._spark.conf.set(name, value)
 
-    def see(self, tables: Iterable[str], views: Iterable[View]) -> None:
-        """Take in what changed; `views` are those that others read."""
+    def update(self, tables: Iterable[str], views: Iterable[View]) -> None:
+        """Registers the changed tables, and the views that other views read."""
         self._model.show(self._spark, tables)
         for view in views:
             self._spark.sql(view.sql).createOrReplaceTempView(view.name)
 
     def refusal(self, view: View) -> str | None:
-        """Why Spark does not take a query, if it does not."""
+        """The error if Spark does not accept a query, else None."""
         try:
             self._spark.sql(view.sql).createOrReplaceTempView(view.name)
         except PySparkException as error:
@@ -88,7 +88,7 @@ class Oracle:
         return None
 
     def failure(self, view: View) -> str | None:
-        """What Spark fails with when it runs a query, if it does."""
+        """The error if Spark fails to run a query, else None."""
         try:
             self._spark.sql(view.sql).toArrow()
         except (PySparkException, Py4JError) as error:
@@ -119,7 +119,7 @@ class Player:
     def play(self) -> Outcome:
         with self._db:
             self._write(self._scenario.fill)
-            self._oracle.see(self._model.tables, [])
+            self._oracle.update(self._model.tables, [])
             late = self._scenario.late
             self._create([v for v in self._scenario.views if v.number not in late])
             self._compare()
@@ -158,13 +158,13 @@ class Player:
                 self._db.sql(f"CREATE MATERIALIZED VIEW {view.name} AS {view.sql}")
             except Unsupported as error:
                 if error.construct == "this query":
-                    self._find(view, "types", str(error))
+                    self._add_finding(view, "types", str(error))
                 else:
                     self.outcome.refused[error.construct] += 1
             except Exception as error:
                 failure = self._oracle.failure(view)
                 if failure is None:
-                    self._find(view, type(error).__name__, str(error))
+                    self._add_finding(view, type(error).__name__, str(error))
                 else:
                     self.outcome.invalid.append((view, failure))
             else:
@@ -178,7 +178,7 @@ class Player:
         self._db.refresh()
         self.outcome.seconds["refresh"] += time.monotonic() - began
         read = {number for view in self._scenario.views for number in view.uses}
-        self._oracle.see({o.table for o in epoch.operations}, [v for v in self._views if v.number in read])
+        self._oracle.update({o.table for o in epoch.operations}, [v for v in self._views if v.number in read])
 
     def _compare(self) -> None:
         views = [v for v in self._views if v.number not in self._wrong]
@@ -190,23 +190,23 @@ class Player:
             self.outcome.compared += 1
             self.outcome.filled += expected.num_rows > 0
             if missing or extra:
-                self._find(view, "rows", f"missing {_shown(missing)}\nextra   {_shown(extra)}")
+                self._add_finding(view, "rows", f"missing {_format_rows(missing)}\nextra   {_format_rows(extra)}")
 
     def _verify(self) -> None:
-        """The product's own comparison of one view, which has to find nothing either."""
+        """Runs `db.verify` on one view, which must report no difference either."""
         exact = [v for v in self._views if v.number not in self._wrong and not v.loose]
         if exact and not any(u in self._wrong for u in exact[-1].uses):
             report = self._db.verify(exact[-1].name)
             if not report.ok:
-                self._find(exact[-1], "verify", str(report))
+                self._add_finding(exact[-1], "verify", str(report))
 
-    def _find(self, view: View, kind: str, detail: str) -> None:
+    def _add_finding(self, view: View, kind: str, detail: str) -> None:
         self._wrong.add(view.number)
         self.outcome.findings.append(Finding(view, kind, self._epoch, detail))
 
 
 def play(spark: SparkSession, scenario: Scenario) -> Outcome:
-    """Play a scenario. When an epoch fails as a whole, every view is played alone, to see whose fault it is."""
+    """Plays a scenario. If an epoch fails as a whole, each view is played alone to find the one that fails."""
     with tempfile.TemporaryDirectory(prefix="tailrace-fuzz-") as directory:
         player = Player(spark, Path(directory) / "store", scenario)
         try:
@@ -219,14 +219,16 @@ def play(spark: SparkSession, scenario: Scenario) -> Outcome:
         return seen
     outcome = Outcome()
     for number in numbers:
-        outcome.add(_alone(spark, scenario, number))
+        outcome.add(_play_alone(spark, scenario, number))
     if not outcome.findings:
         last = scenario.views[-1]
-        outcome.findings.append(Finding(last, type(failed).__name__, player._epoch, f"only together: {failed}"))
+        outcome.findings.append(
+            Finding(last, type(failed).__name__, player._epoch, f"fails only with all views together: {failed}")
+        )
     return outcome
 
 
-def _alone(spark: SparkSession, scenario: Scenario, number: int) -> Outcome:
+def _play_alone(spark: SparkSession, scenario: Scenario, number: int) -> Outcome:
     smaller = scenario.only([number])
     if len(smaller.views) == len(scenario.views):
         view = smaller.views[-1]
@@ -234,6 +236,6 @@ def _alone(spark: SparkSession, scenario: Scenario, number: int) -> Outcome:
     return play(spark, smaller)
 
 
-def _shown(rows: Counter[object]) -> str:
-    listed = [f"{count} × {row}" if count > 1 else str(row) for row, count in list(rows.items())[:5]]
-    return "; ".join(listed) + (f" and {len(rows) - 5} more" if len(rows) > 5 else "") or "nothing"
+def _format_rows(rows: Counter[object]) -> str:
+    shown = [f"{count} × {row}" if count > 1 else str(row) for row, count in list(rows.items())[:5]]
+    return "; ".join(shown) + (f" and {len(rows) - 5} more" if len(rows) > 5 else "") or "nothing"

@@ -1,4 +1,4 @@
-"""A scenario: a schema, views over it, and the epochs they go through. All of it follows from seed and number."""
+"""A scenario: a schema, views over it, and epochs of writes. Seed and group number determine all of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPOCHS = 3
 
 @dataclass(frozen=True)
 class View:
-    """A view to maintain. `loose`: the positions of columns whose last digits depend on the order of rows."""
+    """A view to maintain. `loose`: positions of columns whose last digits depend on row order."""
 
     number: int
     sql: str
@@ -32,7 +32,7 @@ class View:
 
 @dataclass(frozen=True)
 class Scenario:
-    """`late` views are made in the middle, over tables and states that already changed."""
+    """`late` views are created after half of the epochs, over tables that have changed."""
 
     tables: tuple[TableSchema, ...]
     views: tuple[View, ...]
@@ -41,20 +41,20 @@ class Scenario:
     epochs: tuple[Epoch, ...]
 
     def only(self, numbers: Sequence[int]) -> Scenario:
-        """The same with some views, and those they read, alone."""
-        wanted, known = set(numbers), {v.number: v for v in self.views}
+        """The same scenario with only these views and the views that they read."""
+        kept, views_by_number = set(numbers), {v.number: v for v in self.views}
         pending = list(numbers)
         while pending:
-            uses = known[pending.pop()].uses
-            pending += [u for u in uses if u not in wanted]
-            wanted.update(uses)
+            uses = views_by_number[pending.pop()].uses
+            pending += [u for u in uses if u not in kept]
+            kept.update(uses)
         return Scenario(
-            self.tables, tuple(v for v in self.views if v.number in wanted), self.late, self.fill, self.epochs
+            self.tables, tuple(v for v in self.views if v.number in kept), self.late, self.fill, self.epochs
         )
 
 
 def scenario(seed: int | str, group: int, features: Features, count: int = PER_STORE) -> Scenario:
-    """Queries `group * PER_STORE` and following, `count` of them."""
+    """The scenario of queries `group * PER_STORE` to `group * PER_STORE + count - 1`."""
     rng = random.Random(f"{seed}/schema/{group}")
     tables = random_schema(rng)
     writer = Writer(rng, tables, specials=features.on(rng, "specials", 0.2))
@@ -67,10 +67,10 @@ def scenario(seed: int | str, group: int, features: Features, count: int = PER_S
         loose = frozenset(i for i, c in enumerate(query.columns) if c.grade == 2)
         views.append(View(number, query.sql, loose, uses))
         made.append((views[-1].name, query))
-    return Scenario(tables, tuple(views), _late(rng, views), fill, epochs)
+    return Scenario(tables, tuple(views), _choose_late(rng, views), fill, epochs)
 
 
-def _late(rng: random.Random, views: Sequence[View]) -> frozenset[int]:
+def _choose_late(rng: random.Random, views: Sequence[View]) -> frozenset[int]:
     late: set[int] = set()
     for view in views:
         if rng.random() < 0.2 or late.intersection(view.uses):

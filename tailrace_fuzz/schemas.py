@@ -1,11 +1,11 @@
-"""Random schemas: a few tables whose columns share names and types, so that joins have something to meet by."""
+"""Random schemas: a few tables whose columns share names and types, so that joins have matching keys."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
 
-# The kind of a type says which expressions it may stand in.
+# The kind of a type decides which expressions may use it.
 KINDS: dict[str, str] = {
     "BOOLEAN": "bool",
     "TINYINT": "int",

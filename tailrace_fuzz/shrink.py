@@ -1,4 +1,4 @@
-"""Making a failing scenario small: fewer views, epochs, operations and rows, and a shorter query."""
+"""Shrinks a failing scenario: fewer views, epochs, operations and rows, and a shorter query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Shrinker:
-    """Tries smaller scenarios until none fails in the same way, or time is up."""
+    """Tries smaller scenarios until none fails in the same way or the time is up."""
 
     def __init__(self, spark: SparkSession, finding: Finding, seconds: float) -> None:
         self._spark, self._finding = spark, finding
@@ -28,8 +28,8 @@ class Shrinker:
         self.trials = 0
 
     def shrink(self, scenario: Scenario) -> Scenario:
-        best = self._better(scenario, [scenario.only([self._finding.view.number])])
-        best = self._with_late_gone(best)
+        best = self._first_failing(scenario, [scenario.only([self._finding.view.number])])
+        best = self._without_late_views(best)
         for _ in range(3):
             before = best
             best = self._fewer_writes(best)
@@ -37,9 +37,9 @@ class Shrinker:
             if best == before:
                 break
         used = [t for t in best.tables if any(f" {t.name} " in f"{v.sql} " for v in best.views)]
-        return self._better(best, [_with_tables(best, [t.name for t in used])])
+        return self._first_failing(best, [_with_tables(best, [t.name for t in used])])
 
-    def _better(self, best: Scenario, candidates: Sequence[Scenario]) -> Scenario:
+    def _first_failing(self, best: Scenario, candidates: Sequence[Scenario]) -> Scenario:
         return next((c for c in candidates if self._fails(c)), best)
 
     def _fails(self, scenario: Scenario) -> bool:
@@ -48,34 +48,34 @@ class Shrinker:
         self.trials += 1
         try:
             outcome = play(self._spark, scenario)
-        except Exception:  # a cut too deep for the scenario to be played at all
+        except Exception:  # the smaller scenario cannot be played at all
             return False
         number = self._finding.view.number
         return any(f.kind == self._finding.kind and f.view.number == number for f in outcome.findings)
 
-    def _with_late_gone(self, best: Scenario) -> Scenario:
-        return self._better(best, [replace(best, late=frozenset())])
+    def _without_late_views(self, best: Scenario) -> Scenario:
+        return self._first_failing(best, [replace(best, late=frozenset())])
 
-    # writes
+    # Writes
 
     def _fewer_writes(self, best: Scenario) -> Scenario:
-        best = self._halved(best, lambda s: s.epochs, lambda s, e: replace(s, epochs=tuple(e)))
-        best = self._better(best, [replace(best, fill=Epoch((), spread=False))])
-        best = self._better(best, [_not_spread(best)])
-        for place in range(-1, len(best.epochs)):
-            best = self._halved(best, partial(_writes, place), partial(_with_writes, place))
+        best = self._drop_runs(best, lambda s: s.epochs, lambda s, e: replace(s, epochs=tuple(e)))
+        best = self._first_failing(best, [replace(best, fill=Epoch((), spread=False))])
+        best = self._first_failing(best, [_without_spread(best)])
+        for index in range(-1, len(best.epochs)):
+            best = self._drop_runs(best, partial(_writes, index), partial(_with_writes, index))
         return best
 
-    def _halved(
-        self, best: Scenario, parts: Callable[[Scenario], Sequence[T]], built: Callable[[Scenario, list[T]], Scenario]
+    def _drop_runs(
+        self, best: Scenario, parts: Callable[[Scenario], Sequence[T]], rebuild: Callable[[Scenario, list[T]], Scenario]
     ) -> Scenario:
-        """Leave out runs of parts, long runs first."""
+        """Drops runs of consecutive parts while the scenario still fails, long runs first."""
         size = len(parts(best))
         while size:
             start = 0
             while start < len(parts(best)):
-                have = list(parts(best))
-                candidate = built(best, have[:start] + have[start + size :])
+                current = list(parts(best))
+                candidate = rebuild(best, current[:start] + current[start + size :])
                 if self._fails(candidate):
                     best = candidate
                 else:
@@ -83,25 +83,25 @@ class Shrinker:
             size //= 2
         return best
 
-    # the query
+    # The query
 
     def _shorter_query(self, best: Scenario) -> Scenario:
         while True:
-            shorter = next((c for c in self._cut(best) if self._fails(c)), None)
+            shorter = next((c for c in self._shorter_candidates(best) if self._fails(c)), None)
             if shorter is None:
                 return best
             best = shorter
 
-    def _cut(self, best: Scenario) -> Iterator[Scenario]:
+    def _shorter_candidates(self, best: Scenario) -> Iterator[Scenario]:
         *others, view = best.views
         for sql in cuts(view.sql):
-            loose = frozenset(range(100))  # the grades of its columns are not known any more
-            cut = View(view.number, sql, loose, tuple(u for u in view.uses if f" v{u} " in f"{sql} "))
-            if self._finding.kind == "SqlError" or self._known(best, sql):
-                yield replace(best, views=(*(o for o in others), cut))
+            loose = frozenset(range(100))  # all columns: their grades are unknown after the cut
+            shorter_view = View(view.number, sql, loose, tuple(u for u in view.uses if f" v{u} " in f"{sql} "))
+            if self._finding.kind == "SqlError" or self._spark_accepts(best, sql):
+                yield replace(best, views=(*(o for o in others), shorter_view))
 
-    def _known(self, scenario: Scenario, sql: str) -> bool:
-        """Whether Spark takes a query, over empty tables."""
+    def _spark_accepts(self, scenario: Scenario, sql: str) -> bool:
+        """Whether Spark accepts a query over empty tables."""
         for table in scenario.tables:
             nulls = ", ".join(f"CAST(NULL AS {f.type}) AS {f.name}" for f in table.fields)
             self._spark.sql(f"SELECT {nulls} WHERE FALSE").createOrReplaceTempView(table.name)
@@ -114,32 +114,32 @@ class Shrinker:
         return True
 
 
-def _not_spread(scenario: Scenario) -> Scenario:
+def _without_spread(scenario: Scenario) -> Scenario:
     return replace(scenario, epochs=tuple(replace(e, spread=False) for e in scenario.epochs))
 
 
-def _epoch(scenario: Scenario, place: int) -> Epoch:
-    return scenario.fill if place < 0 else scenario.epochs[place]
+def _epoch(scenario: Scenario, index: int) -> Epoch:
+    return scenario.fill if index < 0 else scenario.epochs[index]
 
 
-def _writes(place: int, scenario: Scenario) -> list[tuple[int, Operation]]:
-    """Every row as a write of its own, with the number of the operation it belongs to."""
+def _writes(index: int, scenario: Scenario) -> list[tuple[int, Operation]]:
+    """Every row as a separate write, with the number of its operation."""
     return [
         (number, replace(operation, rows=(row,)))
-        for number, operation in enumerate(_epoch(scenario, place).operations)
+        for number, operation in enumerate(_epoch(scenario, index).operations)
         for row in operation.rows
     ]
 
 
-def _with_writes(place: int, scenario: Scenario, writes: Sequence[tuple[int, Operation]]) -> Scenario:
+def _with_writes(index: int, scenario: Scenario, writes: Sequence[tuple[int, Operation]]) -> Scenario:
     merged: dict[int, Operation] = {}
-    for number, one in writes:
+    for number, write in writes:
         before = merged.get(number)
-        merged[number] = one if before is None else replace(before, rows=before.rows + one.rows)
-    epoch = replace(_epoch(scenario, place), operations=tuple(merged.values()))
-    if place < 0:
+        merged[number] = write if before is None else replace(before, rows=before.rows + write.rows)
+    epoch = replace(_epoch(scenario, index), operations=tuple(merged.values()))
+    if index < 0:
         return replace(scenario, fill=epoch)
-    return replace(scenario, epochs=(*scenario.epochs[:place], epoch, *scenario.epochs[place + 1 :]))
+    return replace(scenario, epochs=(*scenario.epochs[:index], epoch, *scenario.epochs[index + 1 :]))
 
 
 def _with_tables(scenario: Scenario, names: Sequence[str]) -> Scenario:

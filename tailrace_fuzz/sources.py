@@ -1,4 +1,4 @@
-"""FROM: tables, views, subqueries, CTEs, VALUES, their joins, and LATERAL VIEW."""
+"""Random FROM clauses: tables, views, subqueries, CTEs, VALUES, joins and LATERAL VIEW."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tailrace_fuzz.features import Features
 from tailrace_fuzz.schemas import TableSchema
 
 TABLE_SIZE = 12
-LARGEST = 4000  # rows that a join may have, as far as one can tell
+MAX_JOIN_ROWS = 4000  # estimated rows
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Query:
-    """A query's text, what it gives, and about how many rows."""
+    """A query's text, its columns, and the estimated number of rows."""
 
     sql: str
     columns: tuple[Column, ...]
@@ -36,7 +36,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Source:
-    """What stands in FROM. `order`: columns that tell its rows apart, if any do."""
+    """The content of a FROM clause. `order`: columns that are unique per row, if known."""
 
     sql: str
     refs: tuple[Ref, ...]
@@ -51,7 +51,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Named:
-    """The relations that may be named: tables, views made before, and CTEs in sight."""
+    """The relations that a query may name: tables, earlier views, and CTEs in scope."""
 
     tables: tuple[TableSchema, ...]
     views: tuple[tuple[str, Query], ...] = ()
@@ -65,26 +65,26 @@ MakeQuery = Callable[[int, Named], Query]
 
 
 class Sources:
-    """Makes FROM clauses; `query` makes the subqueries in them."""
+    """Generates FROM clauses; `query` generates their subqueries."""
 
     def __init__(
-        self, rng: random.Random, features: Features, expressions: Expressions, fresh: Callable[[str], str],
+        self, rng: random.Random, features: Features, expressions: Expressions, new_name: Callable[[str], str],
         query: MakeQuery,
     ) -> None:  # fmt: skip
         self._rng, self._features, self._expressions = rng, features, expressions
-        self._fresh, self._query = fresh, query
+        self._new_name, self._query = new_name, query
 
     def clause(self, depth: int, named: Named) -> Source:
-        """One source, or a join of some, perhaps with a LATERAL VIEW."""
+        """One source or a join of up to four, sometimes with a LATERAL VIEW."""
         source = self.factor(depth, named)
         for chance in (0.5, 0.25, 0.15):
-            if self._rng.random() > chance or source.size > LARGEST // 4:
+            if self._rng.random() > chance or source.size > MAX_JOIN_ROWS // 4:
                 break
-            source = self._joined(source, self.factor(depth - 1, named))
+            source = self._join(source, self.factor(depth - 1, named))
             if any("." not in ref.sql for ref in source.refs):
-                break  # a merged column has no qualifier, and would be ambiguous beside another of its name
+                break  # a USING column has no qualifier and would be ambiguous in a further join
         if self._features.on(self._rng, "explode", 0.1):
-            source = self._exploded(source)
+            source = self._explode(source)
         return source
 
     def factor(self, depth: int, named: Named) -> Source:
@@ -100,33 +100,33 @@ class Sources:
             return self.table(self._rng.choice(named.tables))
         if kind == "values":
             return self._values()
-        alias = self._fresh("t")
+        alias = self._new_name("t")
         if kind == "subquery":
             query = self._query(depth - 1, named)
-            return self._of(f"({query.sql}) {alias}", alias, query)
+            return self._from_query(f"({query.sql}) {alias}", alias, query)
         name, query = self._rng.choice(named.ctes if kind == "cte" else named.views)
-        return self._of(f"{name} {alias}", alias, query)
+        return self._from_query(f"{name} {alias}", alias, query)
 
     def table(self, table: TableSchema) -> Source:
-        alias = self._fresh("t")
+        alias = self._new_name("t")
         refs = tuple(Ref(f"{alias}.{f.name}", f.kind, 0, f.name) for f in table.fields)
         return Source(f"{table.name} {alias}", refs, TABLE_SIZE, refs[: len(table.key)])
 
     @staticmethod
-    def _of(text: str, alias: str, query: Query) -> Source:
+    def _from_query(text: str, alias: str, query: Query) -> Source:
         refs = tuple(Ref(f"{alias}.{c.name}", c.kind, c.grade, c.name) for c in query.columns)
         return Source(text, refs, query.size)
 
     def _values(self) -> Source:
-        alias = self._fresh("t")
+        alias = self._new_name("t")
         kinds = self._rng.sample(["int", "str", "dec", "date", "bool"], self._rng.randrange(1, 4))
-        names = [self._fresh("c") for _ in kinds]
+        names = [self._new_name("c") for _ in kinds]
         rows = [", ".join(self._expressions.literal(k).sql for k in kinds) for _ in range(self._rng.randrange(1, 4))]
-        listed = ", ".join(f"({row})" for row in rows)
+        values = ", ".join(f"({row})" for row in rows)
         refs = tuple(Ref(f"{alias}.{n}", k, 0, n) for n, k in zip(names, kinds, strict=True))
-        return Source(f"(VALUES {listed}) AS {alias}({', '.join(names)})", refs, len(rows))
+        return Source(f"(VALUES {values}) AS {alias}({', '.join(names)})", refs, len(rows))
 
-    def _joined(self, left: Source, right: Source) -> Source:
+    def _join(self, left: Source, right: Source) -> Source:
         options: list[tuple[str, float, str | None]] = [
             ("INNER", 3, "joins"),
             ("LEFT", 2, "outer"),
@@ -139,21 +139,21 @@ class Sources:
         if not any(w * self._features.weight(f) for _, w, f in options if f):
             return left
         kind = self._features.choose(self._rng, options)
-        shared = self._shared(left, right)
+        shared = self._shared_columns(left, right)
         if shared and kind != "CROSS" and self._features.on(self._rng, "using", 0.35):
             return self._using(left, right, kind, shared)
         on, by_key = ("", False) if kind == "CROSS" else self._condition(left, right)
         if (kind == "CROSS" or not by_key) and (
-            left.size * right.size > LARGEST or not self._features.weight("nonequi")
+            left.size * right.size > MAX_JOIN_ROWS or not self._features.weight("nonequi")
         ):
             return left
         refs = left.refs if kind in ("LEFT SEMI", "LEFT ANTI") else left.refs + right.refs
         word = "" if kind == "INNER" and self._rng.random() < 0.5 else f"{kind} "
         text = f"{left.sql} {word}JOIN {right.sql}" + (f" ON {on}" if on else "")
-        return Source(text, refs, self._size(left, right, kind, by_key), _order(left, right, kind), single=False)
+        return Source(text, refs, self._size(left, right, kind, by_key), _join_order(left, right, kind), single=False)
 
     def _condition(self, left: Source, right: Source) -> tuple[str, bool]:
-        """An ON condition, and whether an equality is in it."""
+        """An ON condition, and whether it contains an equality."""
         pairs = [
             (a, b) for a in left.refs for b in right.refs
             if a.kind == b.kind and a.grade < 2 and b.grade < 2 and a.kind not in ("bool", "bin")
@@ -181,13 +181,13 @@ class Sources:
         return max(left.size * right.size // (4 if by_key else 1), left.size + right.size)
 
     @staticmethod
-    def _shared(left: Source, right: Source) -> list[tuple[Ref, Ref]]:
-        """Columns of one name and kind, where both sides are single relations."""
+    def _shared_columns(left: Source, right: Source) -> list[tuple[Ref, Ref]]:
+        """Pairs of columns with the same name and kind, if both sides are single relations."""
         if not (left.single and right.single):
             return []
-        found = [(a, b) for a in left.refs for b in right.refs if a.name == b.name]
-        alike = all(a.kind == b.kind and a.grade < 2 and b.grade < 2 for a, b in found)
-        return found if alike else []
+        pairs = [(a, b) for a in left.refs for b in right.refs if a.name == b.name]
+        alike = all(a.kind == b.kind and a.grade < 2 and b.grade < 2 for a, b in pairs)
+        return pairs if alike else []
 
     def _using(self, left: Source, right: Source, kind: str, shared: Sequence[tuple[Ref, Ref]]) -> Source:
         natural = len(shared) <= 2 and kind not in ("LEFT SEMI", "LEFT ANTI") and self._rng.random() < 0.3
@@ -197,28 +197,28 @@ class Sources:
         if kind in ("LEFT SEMI", "LEFT ANTI"):
             refs = left.refs
         else:
-            # A column that both sides have and that was not merged keeps its qualifier.
+            # A shared column that USING does not merge keeps its qualifier.
             refs = merged + tuple(r for r in left.refs + right.refs if r.name not in names)
         join = f"{left.sql} {'NATURAL ' if natural else ''}{kind} JOIN {right.sql}"
         text = join if natural else f"{join} USING ({', '.join(names)})"
         return Source(text, refs, self._size(left, right, kind, True), single=False)
 
-    def _exploded(self, source: Source) -> Source:
+    def _explode(self, source: Source) -> Source:
         kind = self._rng.choice(["arr:int", "arr:str"])
         array: Expr = self._expressions.of(kind, source.refs, 2)
-        alias, item, outer = self._fresh("t"), self._fresh("c"), "OUTER " if self._rng.random() < 0.4 else ""
+        alias, item, outer = self._new_name("t"), self._new_name("c"), "OUTER " if self._rng.random() < 0.4 else ""
         refs = [Ref(f"{alias}.{item}", kind.removeprefix("arr:"), 0, item)]
         names, word = [item], "explode"
         if self._rng.random() < 0.3:
-            word, place = "posexplode", self._fresh("c")
+            word, place = "posexplode", self._new_name("c")
             names.insert(0, place)
             refs.append(Ref(f"{alias}.{place}", "int", 0, place))
         text = f"{source.sql} LATERAL VIEW {outer}{word}({array.sql}) {alias} AS {', '.join(names)}"
         return Source(text, (*source.refs, *refs), source.size * 2, single=False)
 
 
-def _order(left: Source, right: Source, kind: str) -> tuple[Ref, ...] | None:
-    """What tells the rows of a join apart: for an inner join, the same as on both sides."""
+def _join_order(left: Source, right: Source, kind: str) -> tuple[Ref, ...] | None:
+    """Columns that are unique per row of a join: for an inner join, those of both sides."""
     if kind in ("LEFT SEMI", "LEFT ANTI"):
         return left.order
     if kind in ("INNER", "CROSS") and left.order and right.order:

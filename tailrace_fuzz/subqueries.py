@@ -1,4 +1,4 @@
-"""Subqueries in expressions: scalar, IN and EXISTS, by themselves or with a reference to the query around them."""
+"""Random subqueries in expressions: scalar, IN and EXISTS, correlated or not."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Subqueries:
         self._aggregates, self._sources = aggregates, sources
 
     def condition(self, scope: Sequence[Ref], depth: int, named: Named) -> str | None:
-        """A condition with a subquery in it, if there is to be one."""
+        """A condition with a subquery, or None."""
         for feature, make in (("exists", self._exists), ("in", self._in), ("scalar", self._compared)):
             if self._features.on(self._rng, feature, 0.1):
                 return make(scope, depth, named)
         return None
 
     def scalar(self, scope: Sequence[Ref], depth: int, named: Named) -> Expr:
-        """`(SELECT max(x) FROM b WHERE b.k = a.k)`: one row whatever b holds."""
+        """`(SELECT max(x) FROM b WHERE b.k = a.k)`: always exactly one row."""
         source = self._sources.factor(depth - 1, named)
         kind = self._rng.choice(_SCALAR_KINDS)
         call = self._aggregates.of(source.refs, kind)
@@ -39,9 +39,9 @@ class Subqueries:
         return Expr(f"(SELECT {call.sql} FROM {source.sql}{_where(conditions)})", kind, call.grade)
 
     def _compared(self, scope: Sequence[Ref], depth: int, named: Named) -> str:
-        found = self.scalar(scope, depth, named)
-        other = self._expressions.of(found.kind, scope, 1)
-        return f"{other.sql} {self._rng.choice(['=', '<', '>=', '<>'])} {found.sql}"
+        scalar = self.scalar(scope, depth, named)
+        value = self._expressions.of(scalar.kind, scope, 1)
+        return f"{value.sql} {self._rng.choice(['=', '<', '>=', '<>'])} {scalar.sql}"
 
     def _exists(self, scope: Sequence[Ref], depth: int, named: Named) -> str:
         source = self._sources.factor(depth - 1, named)
@@ -55,14 +55,14 @@ class Subqueries:
         pairs = _pairs(scope, source)
         if pairs:
             outer, inner = self._rng.choice(pairs)
-            value, found = outer.sql, inner.sql
+            value, selected = outer.sql, inner.sql
         else:
             value = self._expressions.of("int", scope, 1).sql
-            found = self._expressions.of("int", source.refs, 1).sql
+            selected = self._expressions.of("int", source.refs, 1).sql
         conditions = self._correlated(source, scope, equal=True) if self._rng.random() < 0.4 else []
         if self._rng.random() < 0.4:
             conditions.append(self._expressions.condition(source.refs, 1).sql)
-        return f"{value} {self._not()}IN (SELECT {found} FROM {source.sql}{_where(conditions)})"
+        return f"{value} {self._not()}IN (SELECT {selected} FROM {source.sql}{_where(conditions)})"
 
     def _correlated(self, source: Source, scope: Sequence[Ref], *, equal: bool) -> list[str]:
         pairs = _pairs(scope, source)
@@ -77,7 +77,7 @@ class Subqueries:
 
 
 def _pairs(scope: Sequence[Ref], source: Source) -> list[tuple[Ref, Ref]]:
-    """Columns that may be compared. One without a qualifier would be looked for inside the subquery first."""
+    """Comparable pairs of outer and inner columns. Unqualified outer columns would resolve inside the subquery."""
     outer = [r for r in scope if r.kind in _COMPARED and r.grade < 2 and "." in r.sql]
     return [(a, b) for a in outer for b in source.refs if a.kind == b.kind and b.grade < 2]
 

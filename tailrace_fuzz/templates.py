@@ -1,4 +1,4 @@
-"""What expressions are made of, by the kind they give: `text : kinds of its arguments`, and literals."""
+"""Templates of expressions by the kind of their result, as `text : kinds of arguments`, and literals."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Template:
-    """`text` with one slot per argument; the grade is the worst of the numbers in it and of its own."""
+    """`text` with one slot per argument. The grade of an expression is the maximum of its template's and arguments'."""
 
     text: str
     arguments: tuple[str, ...]
     grade: int = 0
 
 
-def _templates(lines: str, grade: int = 0) -> list[Template]:
-    found = []
+def _parse_templates(lines: str, grade: int = 0) -> list[Template]:
+    templates = []
     for line in lines.strip().splitlines():
         text, _, kinds = line.rpartition(" : ")
-        found.append(Template(text.strip(), tuple(kinds.split()), grade))
-    return found
+        templates.append(Template(text.strip(), tuple(kinds.split()), grade))
+    return templates
 
 
 _COMPARISONS = """
@@ -36,7 +36,7 @@ _COMPARISONS = """
 _COMPARED = ("int", "dec", "dbl", "str", "date", "ts", "ntz", "bin")
 
 TEMPLATES: dict[str, list[Template]] = {
-    "int": _templates("""
+    "int": _parse_templates("""
         ({} + {}) : int int
         ({} - {}) : int int
         (- {}) : int
@@ -66,7 +66,7 @@ TEMPLATES: dict[str, list[Template]] = {
         length({}) : bin
         coalesce(try_cast({} AS INT), 0) : str
         locate('a', {}) : str
-    """) + _templates("""
+    """) + _parse_templates("""
         ({} * {}) : int int
         ({} & {}) : int int
         shiftleft({}, 2) : int
@@ -77,7 +77,7 @@ TEMPLATES: dict[str, list[Template]] = {
         hash({}, {}) : str int
         unix_timestamp({}) : ts
     """, grade=1),
-    "dec": _templates("""
+    "dec": _parse_templates("""
         ({} + {}) : dec dec
         ({} - {}) : dec dec
         ({} * 2) : dec
@@ -94,13 +94,13 @@ TEMPLATES: dict[str, list[Template]] = {
         ({} + {}) : dec int
         CAST({} AS DECIMAL(5,1)) : str
     """),
-    "dbl": _templates("""
+    "dbl": _parse_templates("""
         ({} + {}) : dbl dbl
         ({} - {}) : dbl dbl
         ({} * 2) : dbl
         (- {}) : dbl
         abs({}) : dbl
-    """) + _templates("""
+    """) + _parse_templates("""
         ({} * {}) : dbl dbl
         ({} / {}) : dbl dbl
         ({} / {}) : int int
@@ -114,7 +114,7 @@ TEMPLATES: dict[str, list[Template]] = {
         ({} + {}) : dbl int
         CAST({} AS DOUBLE) : str
     """, grade=1),
-    "str": _templates("""
+    "str": _parse_templates("""
         concat({}, {}) : str str
         ({} || {}) : str str
         upper({}) : str
@@ -145,7 +145,7 @@ TEMPLATES: dict[str, list[Template]] = {
         regexp_replace({}, '[ab]', '*') : str
         overlay({} PLACING '_' FROM 1) : str
     """),
-    "bool": _templates("""
+    "bool": _parse_templates("""
         ({} AND {}) : bool bool
         ({} OR {}) : bool bool
         (NOT {}) : bool
@@ -165,8 +165,8 @@ TEMPLATES: dict[str, list[Template]] = {
         ({} = {}) : int dbl
         ({} >= {}) : dec dbl
         ({} > {}) : ts date
-    """) + [t for kind in _COMPARED for t in _templates(_COMPARISONS.replace("K", kind))],
-    "date": _templates("""
+    """) + [t for kind in _COMPARED for t in _parse_templates(_COMPARISONS.replace("K", kind))],
+    "date": _parse_templates("""
         date_add({}, 1) : date
         date_sub({}, CAST(pmod({}, 5) AS INT)) : date int
         last_day({}) : date
@@ -179,24 +179,24 @@ TEMPLATES: dict[str, list[Template]] = {
         CAST({} AS DATE) : ntz
         next_day({}, 'MON') : date
     """),
-    "ts": _templates("""
+    "ts": _parse_templates("""
         date_trunc('HOUR', {}) : ts
         CAST({} AS TIMESTAMP) : date
         ({} + INTERVAL '90' MINUTE) : ts
         ({} - INTERVAL '1' DAY) : ts
         CAST({} AS TIMESTAMP) : ntz
     """),
-    "ntz": _templates("""
+    "ntz": _parse_templates("""
         ({} + INTERVAL '1' HOUR) : ntz
         CAST({} AS TIMESTAMP_NTZ) : ts
         CAST({} AS TIMESTAMP_NTZ) : date
     """),
-    "bin": _templates("""
+    "bin": _parse_templates("""
         CAST({} AS BINARY) : str
         ({} || {}) : bin bin
         encode({}, 'UTF-8') : str
     """),
-    "arr:int": _templates("""
+    "arr:int": _parse_templates("""
         array({}, {}) : int int
         sequence(1, pmod(coalesce({}, 0), 4)) : int
         transform({}, e -> e + 1) : arr:int
@@ -206,7 +206,7 @@ TEMPLATES: dict[str, list[Template]] = {
         sort_array({}) : arr:int
         slice({}, 1, 1) : arr:int
     """),
-    "arr:str": _templates("""
+    "arr:str": _parse_templates("""
         split({}, '') : str
         array({}, {}) : str str
         array_distinct({}) : arr:str

@@ -1,4 +1,4 @@
-"""Window functions, each over an order that leaves it one answer."""
+"""Random window functions, each with an order that makes its result unique."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SORTED = ("int", "str", "date", "dec", "dbl", "ts", "ntz", "bin", "bool", "arr:
 
 
 class Windows:
-    def __init__(self, rng: random.Random, expressions: Expressions, fresh: Callable[[str], str]) -> None:
-        self._rng, self._expressions, self._fresh = rng, expressions, fresh
+    def __init__(self, rng: random.Random, expressions: Expressions, new_name: Callable[[str], str]) -> None:
+        self._rng, self._expressions, self._new_name = rng, expressions, new_name
 
     def total(self, refs: Sequence[Ref]) -> str:
-        """An order of all these columns: rows that tie in it are the same."""
+        """An ORDER BY of all these columns: tied rows are equal."""
         return ", ".join(f"{r.sql}{self._direction()}" for r in self._rng.sample(refs, len(refs)))
 
     def rank(self, source: Source) -> Expr:
@@ -77,7 +77,7 @@ class Windows:
         form, partition = self._rng.random(), self._partition(source)
         if form < 0.35:
             inside = partition.strip()
-        elif form < 0.6:  # peers share the answer of the default frame
+        elif form < 0.6:  # the default frame gives all peers the same result
             inside = f"{partition}ORDER BY {self._partial(source)}"
         else:
             inside = f"{partition}ORDER BY {self._order(source)}{self._rng.choice(_FRAMES)}"
@@ -92,7 +92,7 @@ class Windows:
         return f"PARTITION BY {column.sql} " if column and self._rng.random() < 0.75 else ""
 
     def _order(self, source: Source) -> str:
-        """A total order: by what tells rows apart, or by everything; often by something else first."""
+        """A total order: by the unique columns or by all columns, often after another column."""
         last = source.order if source.order and self._rng.random() < 0.6 else source.refs
         first = self._expressions.column(source.refs, _SORTED)
         refs = [first] if first and first not in last else []

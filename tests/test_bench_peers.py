@@ -1,4 +1,4 @@
-"""Peers get the operations Tailrace gets, and a wrong answer does not count."""
+"""Peers get the same operations as Tailrace, and figures with a wrong answer do not count."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tailrace_bench.peers.compare import _lines, _ratios, _targets
 from tailrace_bench.peers.figures import DUCKDB, SPARK, Figure, Peer, run
 from tailrace_bench.peers.operations import Operations, final_rows, generate
 from tailrace_bench.peers.programs.shared import COLUMNS, VIEWS, Task, answer, answer_of
-from tailrace_bench.peers.tasks import expected, write_task
+from tailrace_bench.peers.tasks import expected_answer, write_task
 from tailrace_bench.results import Whose
 
 VIEW_NAMES = tuple(VIEWS)
@@ -53,9 +53,9 @@ def test_the_oracle_is_what_spark_computes(spark: SparkSession, operations: Oper
     for name, rows in (("ops", final_rows(operations, COUNT)), ("side", operations.side)):
         spark.createDataFrame(rows.to_pandas()).createOrReplaceTempView(name)
     for view in task.views:
-        found = spark.sql(view.sql).toPandas()
-        assert tuple(found.columns) == COLUMNS[view.name]
-        assert answer([found[name].to_numpy() for name in found]) == expected(operations, view)
+        rows = spark.sql(view.sql).toPandas()
+        assert tuple(rows.columns) == COLUMNS[view.name]
+        assert answer([rows[name].to_numpy() for name in rows]) == expected_answer(operations, view)
 
 
 def test_an_answer_tells_rows_apart() -> None:
@@ -66,20 +66,20 @@ def test_an_answer_tells_rows_apart() -> None:
     assert answer_of(rows) != answer_of(rows.slice(1))
 
 
-@pytest.mark.parametrize("peer", [peer for peer in (SPARK, DUCKDB) if peer.there], ids=lambda peer: peer.name)
-def test_peers_that_are_there_recompute_every_view(peer: Peer, operations: Operations, task: Task) -> None:
+@pytest.mark.parametrize("peer", [peer for peer in (SPARK, DUCKDB) if peer.is_installed], ids=lambda peer: peer.name)
+def test_installed_peers_recompute_every_view(peer: Peer, operations: Operations, task: Task) -> None:
     for view in task.views:
-        found, notes = run(peer, task.directory, view.name, expected(operations, view))
+        reported, notes = run(peer, task.directory, view.name, expected_answer(operations, view))
         assert notes == []
-        assert {figure.view for figure in found} == {view.name}
+        assert {figure.view for figure in reported} == {view.name}
 
 
 def test_tailrace_is_measured_on_the_same_operations(spark: SparkSession, operations: Operations, task: Task) -> None:
     view = task.views[0]
-    found = list(ours.measure(task, view, expected(operations, view)))
-    assert [figure.cycle for figure in found] == [COUNT, 10_000]
+    measured = list(ours.measure(task, view, expected_answer(operations, view)))
+    assert [figure.cycle for figure in measured] == [COUNT, 10_000]
     with pytest.raises(SystemExit, match="differs from the oracle's"):
-        ours.refreshes(task, view, [0])
+        ours.time_refreshes(task, view, [0])
 
 
 def program(directory: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Peer:
@@ -106,24 +106,24 @@ def test_a_wrong_answer_does_not_count(task: Task, tmp_path: Path, monkeypatch: 
     )
 
 
-def test_a_failure_is_said(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_reported(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     peer = program(tmp_path, monkeypatch, "raise SystemExit('out of luck')")
-    found, (note,) = run(peer, task.directory, "sum", [])
-    assert found == []
+    reported, (note,) = run(peer, task.directory, "sum", [])
+    assert reported == []
     assert "Fake failed (out of luck)" in note
 
 
-def test_a_late_program_is_ended_with_what_it_started(
+def test_a_program_over_its_time_limit_is_killed_with_its_children(
     task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = f"import subprocess; subprocess.run([{sys.executable!r}, '-c', 'import time; time.sleep(600)'])"
-    late = program(tmp_path, monkeypatch, text)
-    found, (note,) = run(Peer(late.name, late.title, timeout=1, own_venv=False), task.directory, "sum", [])
-    assert found == []
-    assert "was ended after 1 s" in note
+    slow = program(tmp_path, monkeypatch, text)
+    reported, (note,) = run(Peer(slow.name, slow.title, timeout=1, own_venv=False), task.directory, "sum", [])
+    assert reported == []
+    assert "was stopped after 1 s" in note
 
 
-def test_an_absent_peer_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_absent_peer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "ROOT", tmp_path)
     assert run(DUCKDB, tmp_path, "sum", []) == (
         [],
@@ -132,19 +132,22 @@ def test_an_absent_peer_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_results_compare_the_best_with_the_best() -> None:
-    mine = [
+    our_figures = [
         Figure("sum", "Tailrace", cycle, "view", 100_000, (seconds,), ())
         for cycle, seconds in ((100_000, 1), (10_000, 4))
     ]
-    theirs = [
+    peer_figures = [
         Figure("sum", "Flink", 10_000, "nothing", 100_000, (2,), ()),
-        Figure("sum", "DuckDB, recomputing", 10_000, "view", 100_000, (5,), ()),
+        Figure("sum", "DuckDB (recomputing)", 10_000, "view", 100_000, (5,), ()),
     ]
-    (all_,) = _targets(mine, theirs, 1, ("view", "changes", "nothing"))
-    (kept,) = _targets(mine, theirs, 2, ("view", "changes"))
+    (all_,) = _targets(our_figures, peer_figures, 1, ("view", "changes", "nothing"))
+    (kept,) = _targets(our_figures, peer_figures, 2, ("view", "changes"))
     assert (all_.got, kept.got) == (2, 5)
-    assert all_.what.endswith("(the fastest is Flink, cycles of 10k; there is no figure of Spark, Pathway, Deephaven)")
-    flink, _ = _ratios(mine, theirs)
-    assert flink == "Tailrace is 2.00 times as fast as Flink, each at its best (0.50 at cycles of 10k)"
-    (line,) = _lines(mine, Whose.TAILRACE)
+    assert all_.what == (
+        "SUM and COUNT: multiple of the rate of the fastest peer, "
+        "Flink at cycles of 10k; no figures for Spark, Pathway, Deephaven"
+    )
+    flink, _ = _ratios(our_figures, peer_figures)
+    assert flink == "Tailrace is 2.00 times as fast as Flink, each at its best cycle size (0.50 at cycles of 10k)"
+    (line,) = _lines(our_figures, Whose.TAILRACE)
     assert [point.x for point in line.points] == ["10k", "all"]

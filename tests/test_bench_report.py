@@ -1,4 +1,4 @@
-"""The benchmarks' page: what it shows of results that are known, what stays on it, and what the papers add."""
+"""The benchmarks' page: what it shows for given results, what it keeps between runs, and the papers' figures."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tailrace_bench import papers, units
-from tailrace_bench.machine import machine
-from tailrace_bench.report import write
-from tailrace_bench.report.page import ORDER
-from tailrace_bench.report.plots import over_numbers
+from tailrace_bench.machine import describe_machine
+from tailrace_bench.report import HANDWRITTEN, write
+from tailrace_bench.report.page import ORDER, PageEntry, render_page
+from tailrace_bench.report.plots import has_numeric_axis
 from tailrace_bench.results import Line, Point, Result, Spread, Target, Whose
 
 MACHINE: dict[str, Any] = {"cpu": "a CPU", "cores": 2, "memory_gib": 23.5, "pyspark": "4.3.0", "load": 0.25}
@@ -73,13 +73,13 @@ def page(docs: Path) -> str:
 
 
 def section(docs: Path, name: str) -> str:
-    (found,) = re.findall(rf'<a id="{name}"></a>(.*?)(?=<a id=|\n## |\Z)', page(docs), re.DOTALL)
-    return str(found)
+    (text,) = re.findall(rf'<a id="{name}"></a>(.*?)(?=<a id=|\n## |\Z)', page(docs), re.DOTALL)
+    return str(text)
 
 
 def data(docs: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((docs / "benchmarks" / "results.json").read_text())
-    return found
+    document: dict[str, Any] = json.loads((docs / "benchmarks" / "results.json").read_text())
+    return document
 
 
 def test_a_page_with_a_plot_for_each_result(tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ def test_a_page_with_a_plot_for_each_result(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shown", [SUMS, SELECTION], ids=lambda r: r.name)
 def test_every_line_is_named_in_its_plot(tmp_path: Path, shown: Result) -> None:
     write(MACHINE, [shown], tmp_path)
-    said = "".join(ElementTree.parse(tmp_path / "benchmarks" / f"{shown.name}.svg").getroot().itertext())
-    assert all(line.name in said for line in shown.lines)
+    text = "".join(ElementTree.parse(tmp_path / "benchmarks" / f"{shown.name}.svg").getroot().itertext())
+    assert all(line.name in text for line in shown.lines)
 
 
 def test_the_same_results_make_the_same_bytes(tmp_path: Path) -> None:
@@ -138,21 +138,21 @@ def test_figures_with_spread_shares_and_ratios(tmp_path: Path) -> None:
     selection = section(tmp_path, "selection")
     assert "| **Tailrace** | 1 M/s (900 k/s to 1.2 M/s) | 500 k/s (450 to 600 k/s) |" in selection
     assert "| Tailrace, share of LMDB writes | 0.12 | 0.12 |" in selection
-    assert "| Tailrace beside Flink | 2.00× | 1.25× |" in selection
+    assert "| Tailrace vs Flink | 2.00× | 1.25× |" in selection
     assert "- Flink: nothing: a blackhole" in selection
     sums = section(tmp_path, "sums")
     assert "| Tailrace, share of log scan | 0.60 | 0.58 |" in sums
-    assert "load 0.25 when its run began, took 12 s" in sums
-    scans = section(tmp_path, "scans")  # of times, the smaller is the better
-    assert "| view beside client scan | 560× | 56 k× |" in scans
+    assert "load 0.25 at the start of the run, took 12 s" in sums
+    scans = section(tmp_path, "scans")  # a smaller time is better
+    assert "| view vs client scan | 560× | 56 k× |" in scans
     assert "90 µs" in scans
 
 
 def test_data_can_be_read_back(tmp_path: Path) -> None:
     write(MACHINE, ALL, tmp_path)
-    found = {r["name"]: Result.of(r) for r in data(tmp_path)["results"]}
-    assert found == {r.name: papers.beside(r) for r in ALL}
-    assert found["sums"].seconds == 12.5
+    results = {r["name"]: Result.from_json(r) for r in data(tmp_path)["results"]}
+    assert results == {r.name: papers.add_published(r) for r in ALL}
+    assert results["sums"].seconds == 12.5
 
 
 def test_one_experiment_is_repeated_alone(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_one_experiment_is_repeated_alone(tmp_path: Path) -> None:
     again = replace(SUMS, lines=(line("Tailrace", Whose.TAILRACE, (1_000, 4e6), (10_000, 4e6)),))
     assert write({**MACHINE, "load": 3.5, "commit": "abc1234"}, [again], tmp_path)
     assert "4 M/s" in section(tmp_path, "sums")
-    assert "load 3.5 when its run began, commit abc1234" in section(tmp_path, "sums")
-    assert "load 0.25 when its run began" in section(tmp_path, "selection")
+    assert "load 3.5 at the start of the run, commit abc1234" in section(tmp_path, "sums")
+    assert "load 0.25 at the start of the run" in section(tmp_path, "selection")
 
 
 def test_results_of_another_machine_do_not_stay(tmp_path: Path) -> None:
@@ -190,31 +190,42 @@ def test_quick_runs_are_marked_and_do_not_count(tmp_path: Path) -> None:
     assert write(MACHINE, [replace(SELECTION, targets=(MET,))], tmp_path, quick=True)
     assert "From a quick run" in section(tmp_path, "selection")
     assert "From a quick run" not in section(tmp_path, "sums")
-    assert "not to be quoted: [selection](#selection)." in page(tmp_path)
-    assert "1 of 1 targets are met. 1 more were looked at by a quick run only" in page(tmp_path)
+    assert "do not quote: [selection](#selection)." in page(tmp_path)
+    assert "1 of 1 targets are met. 1 more come from quick runs, which do not count." in page(tmp_path)
     assert "| met, in a quick run |" in page(tmp_path)
     write(MACHINE, [SELECTION], tmp_path)
     assert "quick run" not in page(tmp_path).split("## How to repeat it")[0]
 
 
-def test_profiles_written_by_hand_are_part_of_the_page(tmp_path: Path) -> None:
+def test_handwritten_sections_are_part_of_the_page(tmp_path: Path) -> None:
     write(MACHINE, [SUMS], tmp_path)
     assert "## Profiles" not in page(tmp_path)
+    assert "## TPC-H" not in page(tmp_path)
     (tmp_path / "benchmarks" / "profiles.md").write_text("Most of it is sorting.\n")
+    (tmp_path / "benchmarks" / "tpch.md").write_text("Q1 takes 0.1 s.\n")
     write(MACHINE, [SUMS], tmp_path)
-    assert page(tmp_path).endswith("## Profiles\n\nMost of it is sorting.\n")
+    assert page(tmp_path).endswith("## TPC-H\n\nQ1 takes 0.1 s.\n\n## Profiles\n\nMost of it is sorting.\n")
 
 
-def test_the_machine_is_told_without_names_and_paths(tmp_path: Path) -> None:
-    found = machine()
-    write({**found, "host": "secret", "path": "/secret"}, [SUMS], tmp_path)
+def test_the_committed_page_is_what_its_data_and_the_code_say(tmp_path: Path) -> None:
+    docs = Path(__file__).parent.parent / "docs"
+    document = data(docs)
+    entries = [PageEntry(Result.from_json(r), **document["runs"][r["name"]]) for r in document["results"]]
+    texts = {heading: (docs / "benchmarks" / name).read_text() for heading, name in HANDWRITTEN.items()}
+    assert page(docs) == render_page(document["machine"], entries, texts)
+    assert [entry.result for entry in entries] == [papers.add_published(entry.result) for entry in entries]
+
+
+def test_the_machine_is_described_without_names_and_paths(tmp_path: Path) -> None:
+    facts = describe_machine()
+    write({**facts, "host": "secret", "path": "/secret"}, [SUMS], tmp_path)
     assert "secret" not in page(tmp_path)
-    assert {"cpu", "cores", "memory_gib", "kernel", "filesystem", "python", "java", "load"} <= set(found)
-    assert not any("/" in str(value) for value in found.values())
+    assert {"cpu", "cores", "memory_gib", "kernel", "filesystem", "python", "java", "load"} <= set(facts)
+    assert not any("/" in str(value) for value in facts.values())
 
 
 @pytest.mark.parametrize("name", sorted(papers.PUBLISHED))
-def test_papers_are_beside_known_experiments(name: str) -> None:
+def test_papers_belong_to_known_experiments(name: str) -> None:
     published = papers.PUBLISHED[name]
     assert name in ORDER
     assert published.paper.title in (papers.WDP, papers.VMS, papers.DYNAMIC)
@@ -224,31 +235,31 @@ def test_papers_are_beside_known_experiments(name: str) -> None:
     assert all(line.whose is Whose.PAPER and line.points and line.note for line in published.lines)
 
 
-def test_papers_stand_beside_what_is_measured_in_their_unit() -> None:
-    beside = papers.beside(SCANS)
-    assert beside.paper == papers.PUBLISHED["scans"].paper
-    (servers, view) = beside.lines[-2:]
-    assert servers.points[0].y.median == 5_000  # ms, as the result has it
+def test_papers_are_added_to_results_in_their_unit() -> None:
+    scans = papers.add_published(SCANS)
+    assert scans.paper == papers.PUBLISHED["scans"].paper
+    (servers, view) = scans.lines[-2:]
+    assert servers.points[0].y.median == 5_000  # in ms, the unit of the result
     assert view.points[0].y.median == pytest.approx(1)
-    assert papers.beside(beside) == beside
+    assert papers.add_published(scans) == scans
     in_rows = replace(SELECTION, y="view rows/s")
-    assert papers.beside(in_rows).lines == in_rows.lines
-    assert papers.beside(OTHER) == OTHER
+    assert papers.add_published(in_rows).lines == in_rows.lines
+    assert papers.add_published(OTHER) == OTHER
 
 
-def test_published_ranges_are_told_as_ranges(tmp_path: Path) -> None:
+def test_published_ranges_are_shown_as_ranges(tmp_path: Path) -> None:
     write(MACHINE, [SELECTION], tmp_path)
     assert "| VMS, 50 view servers, computed (paper) | 33.3 to 62.5 k/s |" in section(tmp_path, "selection")
 
 
 def test_categories_are_bars_and_numbers_are_lines() -> None:
-    assert over_numbers(SUMS)
-    assert not over_numbers(SELECTION)
-    assert not over_numbers(OTHER)
+    assert has_numeric_axis(SUMS)
+    assert not has_numeric_axis(SELECTION)
+    assert not has_numeric_axis(OTHER)
 
 
 @pytest.mark.parametrize(
-    ("value", "y", "said"),
+    ("value", "y", "text"),
     [
         (1_234_567, "operations/s", "1.23 M/s"),
         (999_999, "base operations per second", "1 M/s"),
@@ -261,5 +272,5 @@ def test_categories_are_bars_and_numbers_are_lines() -> None:
         (0, "operations/s", "0/s"),
     ],
 )
-def test_numbers_are_written_for_people(value: float, y: str, said: str) -> None:
-    assert units.written(value, y) == said
+def test_numbers_are_formatted_for_people(value: float, y: str, text: str) -> None:
+    assert units.format_figure(value, y) == text

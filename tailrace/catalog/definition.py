@@ -10,8 +10,7 @@ from tailrace import types
 from tailrace.codec.schema import TableDef
 from tailrace.errors import Corrupt, Unsupported
 from tailrace.plan.nodes import Key, Node, Order, PlanError, from_json, to_json, walk
-from tailrace.plan.physical.arrangements import fingerprints
-from tailrace.plan.physical.sizing import ViewSink
+from tailrace.plan.physical.physical_plan import PhysicalPlan, ViewSink
 from tailrace.plan.policy import Refresh
 from tailrace.store.documents import Count, Document, Kind, Number
 from tailrace.types import Column
@@ -72,20 +71,20 @@ class ViewDef:
     def key_names(self) -> list[str] | None:
         return None if self.key is None else [self.columns[p].name for p in self.key]
 
-    @property
-    def plan(self) -> Node | None:
-        """The plan by which it is maintained; None if it is recomputed at each epoch."""
-        return None if self.refresh == "full" else self.root
+    @cached_property
+    def plan(self) -> PhysicalPlan | None:
+        """The physical plan by which it is maintained; None if every epoch recomputes it."""
+        return None if self.root is None or self.refresh == "full" else PhysicalPlan(self.root, self.place)
 
     @cached_property
     def sink(self) -> ViewSink | None:
-        """The view as epochs see it; None if it is recomputed at each."""
-        return None if self.plan is None else ViewSink(self.state, self.plan, self.place)
+        """The view as epochs see it; None if every epoch recomputes it."""
+        return None if self.plan is None else ViewSink(self.state, self.plan)
 
-    @cached_property
+    @property
     def fingerprints(self) -> list[str]:
-        """Of all states that it needs beside its own rows."""
-        return [] if self.plan is None else fingerprints(self.plan)
+        """The fingerprints of all states that it needs beside its own rows."""
+        return [] if self.plan is None else self.plan.fingerprints
 
 
 def table_document(table: TableDef) -> TableDocument:

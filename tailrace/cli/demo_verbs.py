@@ -89,9 +89,15 @@ def bench(
 
 
 def _import_benchmarks(module: str) -> Any:
-    """Imports a module of `tailrace_bench`, which is part of a source checkout but not of the installed package."""
+    """Imports a module of the benchmarks, which are in the repository and not in the installed package."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        advice = "Run benchmarks from a source checkout, after `make setup`"
-        raise EnvironmentFault(message=f"cannot run benchmarks: {error.name} is not installed. {advice}") from None
+        if (error.name or "").partition(".")[0] == "tailrace_bench":
+            message = (
+                "the benchmarks are not part of the installed package; they live in the Tailrace repository. "
+                "Clone it and run `make bench` in the checkout (one benchmark: `make bench BENCH='sums --quick'`)"
+            )
+        else:
+            message = f"the benchmarks need {error.name}, which is not installed; run `make setup` in the checkout"
+        raise EnvironmentFault(message=message) from None

@@ -17,6 +17,7 @@ properties above.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -29,11 +30,19 @@ from tailrace.codec.arrays import LONG_DIGITS, Vector, normalise, to_unscaled
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.scalars import days, micros
 
-__all__ = ["Direction", "KeyCodec", "normalise"]
+__all__ = ["DIGEST", "Direction", "KeyCodec", "after_prefix", "digest", "prefix_range"]
 
 _Fields = list[tuple[str, Any]]
 _SIGN = 1 << 63
 _COMPLEMENT = bytes(255 - byte for byte in range(256))
+
+
+DIGEST = 16  # bytes
+
+
+def digest(value: bytes) -> bytes:
+    """A short key that stands for a long value: the whole of a row that has no key, or a key that is too long."""
+    return hashlib.blake2b(value, digest_size=DIGEST).digest()
 
 
 class Direction(NamedTuple):
@@ -253,3 +262,14 @@ def _float_writer(code: str) -> Callable[[Any], bytes]:
         return b"\1" + (bits ^ (ones if bits & sign else sign)).to_bytes(size, "big")
 
     return write
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    """The first byte string greater than all that start with `prefix`."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
+def prefix_range(prefix: bytes) -> tuple[bytes, bytes | None]:
+    """The bounds [low, high) of all keys that start with `prefix`."""
+    return prefix, after_prefix(prefix)

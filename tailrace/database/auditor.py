@@ -22,12 +22,10 @@ from tailrace.epochs.expected import ExpectedStates
 from tailrace.epochs.maintained import Maintained, maintained, sinks
 from tailrace.errors import EpochFailed
 from tailrace.plan.binding import Query
-from tailrace.plan.physical.sizing import ViewSink
+from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.spark.failures import FAILURES, reason
 from tailrace.spark.session import session
-from tailrace.store.base import Cut
-from tailrace.store.lmdb.scratch import scratch
-from tailrace.store.lmdb.store import LmdbStore
+from tailrace.store.base import Capability, Cut, Store
 from tailrace.store.pins import Pin
 from tailrace.verify.audit.findings import AuditReport, Finding
 from tailrace.verify.audit.fsck import fsck_documents, fsck_logs, fsck_shards, fsck_tables
@@ -54,14 +52,15 @@ class Subject:
 class Auditor:
     """Audits one store. What it reads stays as it is."""
 
-    def __init__(self, store: LmdbStore, catalog: Catalog, spark: Callable[[], SparkSession]) -> None:
+    def __init__(self, store: Store, catalog: Catalog, spark: Callable[[], SparkSession]) -> None:
         self._store, self._catalog, self._spark = store, catalog, spark
 
     def audit(self, names: Sequence[str] | None, picked: Picked, say: Say) -> AuditReport:
         """Look for all that is wrong with the structure and with these views, all by default."""
         began = time.monotonic()
         say(Step("reading the store's structure"))
-        findings = self.structure(tables=picked.everything)
+        inspected = Capability.INSPECTION in self._store.capabilities
+        findings = self.structure(tables=picked.everything) if inspected else []
         if any(_hides_all(f) for f in findings):
             return AuditReport(0, Cut(0, ()), (), 0, 0, time.monotonic() - began, tuple(findings))
         listed = [self._catalog.view(name).name for name in names] if names else sorted(self._catalog.views)
@@ -72,7 +71,7 @@ class Auditor:
                 say(Step(f"recomputing {view.name}"))
                 compared, found = self._rows(view, query, pin, picked)
                 rows, findings = rows + compared, [*findings, *found]
-            if picked.everything and subject.wanted.views:
+            if picked.everything and subject.wanted.views and Capability.REPAIR in self._store.capabilities:
                 say(Step("building all states anew"))
                 entries, found = self._states(subject, pin)
                 named = {f.where for f in findings}
@@ -108,7 +107,7 @@ class Auditor:
     def _states(self, subject: Subject, pin: Pin) -> tuple[int, list[Finding]]:
         """Compare the states of views that are kept by deltas, their rows among them."""
         try:
-            with scratch(self._store) as beside:
+            with self._store.repairs().scratch() as beside:
                 compared = _Anew(self._store, session(self._spark()), subject, pin).compared(beside)
         except (EpochFailed, *FAILURES) as error:
             names = [v.name for v in subject.views]
@@ -120,11 +119,11 @@ class Auditor:
 class _Anew:
     """States built anew at a pinned cut, and compared with those of the store."""
 
-    def __init__(self, store: LmdbStore, spark: SparkSession, subject: Subject, pin: Pin) -> None:
+    def __init__(self, store: Store, spark: SparkSession, subject: Subject, pin: Pin) -> None:
         self._store, self._spark, self._subject, self._pin = store, spark, subject, pin
         self._live = StatesAt(store.ref, pin.epoch)
 
-    def compared(self, beside: LmdbStore) -> Compared:
+    def compared(self, beside: Store) -> Compared:
         wanted = self._subject.wanted
         right = self._built(beside, wanted)
         known = self._known(wanted.views)
@@ -132,7 +131,7 @@ class _Anew:
         unsure = [s for s in known if may_differ(s) and s.number in found.findings]
         return self._settled(found, right, unsure) if unsure else found
 
-    def _built(self, beside: LmdbStore, wanted: Maintained) -> StatesAt:
+    def _built(self, beside: Store, wanted: Maintained) -> StatesAt:
         return StatesAt(beside.ref, ExpectedStates(beside, lambda: self._spark).run(wanted, self._pin.cut))
 
     def _known(self, views: Sequence[ViewSink]) -> list[State]:
@@ -144,7 +143,7 @@ class _Anew:
         wanted, numbers = self._subject.wanted, {s.number for s in unsure}
         views = [v for v in wanted.views if wanted.states_of([v]) & numbers]
         known = self._known(views)
-        with scratch(self._store) as beside:
+        with self._store.repairs().scratch() as beside:
             take_over(self._spark, self._store, self._live, right, unsure, StatesAt(beside.ref, 1))
             place = self._built(beside, replace(wanted, views=views))
             again = audit_states(self._spark, self._store, self._live, place, known)

@@ -52,7 +52,7 @@ class Builder:
         """Make views, the caller having the lock: None if they are done, else the build that `finish` goes on with."""
         self.clear_leftovers()
         rows = self._rows(views)
-        if _few(rows, self.chunk) or not all(v.plan is not None and construction.in_chunks(v.plan) for v in views):
+        if _few(rows, self.chunk) or not all(v.plan is not None and v.plan.is_chunked for v in views):
             self._at_once(views, replaces, say)
             return None
         return self._catalog.begin(views, replaces, construction.order(list(rows), rows), sum(rows.values()))

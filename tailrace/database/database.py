@@ -37,6 +37,7 @@ from tailrace.epochs.maintained import maintained
 from tailrace.epochs.model import Epoch
 from tailrace.epochs.protocol import LARGEST, Epochs
 from tailrace.errors import Closed, StoreError
+from tailrace.store.base import Capability, Store
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.locks import EpochLock
@@ -104,7 +105,7 @@ def check(
 class Database:
     """Tables, views and epochs of one store. Safe to use from several threads."""
 
-    def __init__(self, store: LmdbStore, max_epoch: int, spark: SparkSession | None) -> None:
+    def __init__(self, store: Store, max_epoch: int, spark: SparkSession | None) -> None:
         self._store = store
         self._catalog = Catalog(store)
         self._given, self._session = spark, None
@@ -182,6 +183,7 @@ class Database:
     def transaction(self) -> Transaction:
         """Writes to several tables that become one, all or nothing, when the `with` block ends."""
         self._check()
+        self._store.require(Capability.TRANSACTIONS)
         return Transaction(self._store, self._catalog.table, self._still, lambda: admit(self._store))
 
     def _still(self, definition: TableDef) -> None:
@@ -303,6 +305,8 @@ class Database:
         byte. With `repair` what was found is mended in one epoch; the report says what is left and what was mended.
         """
         self._check()
+        if repair:
+            self._store.require(Capability.REPAIR)
         picked = Picked(sample, start, stop)
         say = progress or (lambda _: None)
         auditor = Auditor(self._store, self._catalog, lambda: self.spark)

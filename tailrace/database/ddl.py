@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -172,7 +172,7 @@ class Runner:
         views: dict[str, ViewDef] = {}
         for statement in wanted if len(wanted) > 1 else ():
             assert isinstance(statement, CreateView)
-            name, names = statement.name, Names(self._catalog.tables, ChainMap(views, self._catalog.views))
+            name, names = statement.name, self._names_of(ChainMap(views, self._catalog.views))
             if name in names.views or name in names.tables:
                 break
             try:
@@ -228,10 +228,13 @@ class Runner:
         return making.number
 
     def _defined(self, wanted: CreateView) -> list[ViewDef]:
-        names = Names(self._catalog.tables, self._catalog.views)
+        names = self._names_of(self._catalog.views)
         if self._replaces(wanted):
             return redefine(self._analyst, names, wanted)
         return [define(self._analyst, names, wanted)]
+
+    def _names_of(self, views: Mapping[str, ViewDef]) -> Names:
+        return Names(self._catalog.tables, views, self._store.hashes_keys)
 
     # queries
 

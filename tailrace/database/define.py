@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
@@ -29,10 +29,14 @@ ASKED = "refresh = 'full' was asked for"
 
 @dataclass(frozen=True)
 class Names:
-    """What the names in a query stand for."""
+    """The tables and views that the names in a query stand for.
+
+    `colocated`: the store places rows on nodes by the hash of their primary key.
+    """
 
     tables: Mapping[str, TableDef]
     views: Mapping[str, ViewDef]
+    colocated: bool = True
 
     def source(self, name: str) -> TableDef | ViewDef:
         return self.views.get(name) or self.tables[name]
@@ -98,7 +102,8 @@ def _planned(analyst: Analyst, names: Names, wanted: CreateView) -> tuple[Built,
                 raise Unsupported(construct=f"reading view {name!r}", reason=said)
         elif name in names.tables:
             table = names.tables[name]
-            found = Scan(name, table.id, table.columns, table.positions, tuple(range(len(table.columns))))
+            everything = tuple(range(len(table.columns)))
+            found = Scan(name, table.id, table.columns, table.positions, everything, names.colocated)
         else:
             return None
         uses.add(name)
@@ -106,7 +111,7 @@ def _planned(analyst: Analyst, names: Names, wanted: CreateView) -> tuple[Built,
 
     typer = SparkTyper(analyst.spark)
     built = build_view(wanted.query, relation, typer)
-    planned_views = [v.plan for v in names.views.values() if v.plan is not None]
+    planned_views = [v.plan.logical for v in names.views.values() if v.plan is not None]
     root = reuse(rewrite(built.node, typer), planned_views, Types(typer))
     columns = analyst.columns(names, wanted.query_sql, tuple(uses))
     kinds, planned = [c.type for c in columns], [c.type for c in root.columns]
@@ -162,7 +167,7 @@ def redefine(analyst: Analyst, names: Names, wanted: CreateView) -> list[ViewDef
         old = known[name]
         again = CreateView(name, old.sql, parse_query(old.sql), False, True, old.refresh)
         try:
-            found.append(define(analyst, Names(names.tables, known), again))
+            found.append(define(analyst, replace(names, views=known), again))
         except SqlError as error:
             message = f"view {name!r} reads {wanted.name!r} and does not fit its new definition: {error}"
             raise SqlError(message=f"{message}; nothing was changed", view=name) from error

@@ -20,10 +20,8 @@ from tailrace.epochs.maintained import maintained
 from tailrace.epochs.model import INTENT
 from tailrace.epochs.protocol import Epochs
 from tailrace.errors import EpochFailed
-from tailrace.store.base import Cut
+from tailrace.store.base import Cut, Store
 from tailrace.store.commits import committed
-from tailrace.store.lmdb import mend
-from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.locks import EpochLock
 from tailrace.verify.audit.findings import Finding, concerned
 from tailrace.verify.audit.fsck import fsck_documents
@@ -35,8 +33,9 @@ GIVEN_UP = "what it had so far, or the log that it needs, was damaged; create th
 class Repairer:
     """Mends one store. The caller has the epoch lock."""
 
-    def __init__(self, store: LmdbStore, catalog: Catalog, epochs: Epochs, lock: EpochLock) -> None:
+    def __init__(self, store: Store, catalog: Catalog, epochs: Epochs, lock: EpochLock) -> None:
         self._store, self._catalog, self._epochs, self._lock = store, catalog, epochs, lock
+        self._repairs = store.repairs()
 
     def repair(self, structure: Callable[[], list[Finding]], views: Collection[str]) -> None:
         """Mend the structure, as it is found to be now, and compute anew these views and those that rest on it."""
@@ -72,7 +71,7 @@ class Repairer:
         intent, done = self._store.document(INTENT), committed(self._store).epoch
         last = done if intent is None else max(intent.epoch, done)
         self._lock.fence(burnt=last)
-        lost = {state for epoch in range(last, done, -1) for _, state in mend.roll_back(self._store, epoch)}
+        lost = {state for epoch in range(last, done, -1) for _, state in self._repairs.roll_back(epoch)}
         self._store.change_documents({INTENT.name: None}, term=self._lock.term)
         return lost
 
@@ -87,16 +86,16 @@ class Repairer:
         by_id = {t.id: t for t in self._catalog.tables.values()}
         for kind, *about in dict.fromkeys(f.place for f in found):
             if kind in ("mark", "undo"):
-                mend.mend_state(self._store, about[0], about[1], epoch)
+                self._repairs.reset_state(about[0], about[1], epoch)
             elif kind == "orphan":
                 self._store.drop_state(about[0])
             elif kind == "count":
-                mend.mend_count(self._store, by_id[about[0]], about[1])
+                self._repairs.add_to_count(by_id[about[0]], about[1])
 
     def _end(self, kinds: Collection[str], done: Cut) -> Cut:
         """Where the repair epoch ends: at the committed cut, unless the log after it cannot be used."""
         if "notes" in kinds:
-            return mend.mend_notes(self._store, done)
+            return self._repairs.rebuild_transactions(done)
         return self._store.newest_cut() if "log" in kinds else done
 
     def _give_up_builds(self, found: Sequence[Finding], lost: Collection[int], log: bool) -> None:

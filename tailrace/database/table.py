@@ -13,7 +13,6 @@ from tailrace.codec.convert import Rows, array_of, key_values, to_batch
 from tailrace.codec.schema import TableDef
 from tailrace.errors import Corrupt, NullKey
 from tailrace.store.base import Change, Cut, Store, Written
-from tailrace.store.lmdb.clip import clip, clip_one
 from tailrace.types import Column
 
 W = TypeVar("W")
@@ -67,7 +66,7 @@ class TableReads(Described):
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row under a key (a tuple if composite), or None."""
         values = key_values(self.name, self._key_columns, key)
-        encoded = clip_one(self._def.keys.encode_one(values))
+        encoded = self._store.key_limit.shorten_one(self._def.keys.encode_one(values))
         found = self._found([encoded])
         if encoded not in found:
             return None
@@ -79,7 +78,8 @@ class TableReads(Described):
     def get_many(self, keys: Sequence[Any]) -> pa.Table:
         """The rows under these keys, in their order, those that exist."""
         batch = self._keys(keys)
-        encoded = clip(self._def.keys.encode(self._def.key_columns(batch), batch.num_rows)).to_pylist()
+        whole = self._def.keys.encode(self._def.key_columns(batch), batch.num_rows)
+        encoded = self._store.key_limit.shorten(whole).to_pylist()
         found = self._found(encoded)
         return pa.Table.from_batches([self._def.decode([found[k] for k in encoded if k in found])])
 

@@ -14,15 +14,13 @@ import pyarrow.compute as pc
 from tailrace import types
 from tailrace.catalog.definition import ViewDef
 from tailrace.codec.convert import key_values
-from tailrace.codec.keys import Direction, KeyCodec
+from tailrace.codec.keys import Direction, KeyCodec, prefix_range
 from tailrace.codec.murmur import hash_bucket
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.weighted import split
 from tailrace.database.waiting import PATIENCE, AtLeast, Moment
 from tailrace.errors import BadKey, Corrupt, SnapshotGone, StoreError
 from tailrace.store.base import ShardSnapshot, Store
-from tailrace.store.lmdb.clip import DIGEST, LIMIT, clip_one
-from tailrace.store.lmdb.shard import prefix_range
 from tailrace.types import Column
 
 T = TypeVar("T")
@@ -124,7 +122,7 @@ class View:
         """The row under a key (a tuple if composite), or None."""
         self._wait(at_least, timeout)
         values = key_values(self.name, self._key_columns, key)
-        encoded = clip_one(self._keys.encode_one(values))
+        encoded = self._store.key_limit.shorten_one(self._keys.encode_one(values))
         for found in self._read_all(self._shards(values), lambda _, s: s.get_many(self._def.state, [encoded])):
             if encoded in found:
                 try:
@@ -140,7 +138,8 @@ class View:
         """The rows under these keys, in their order, those that exist, all of one epoch."""
         self._wait(at_least, timeout)
         listed = [key_values(self.name, self._key_columns, key) for key in keys]
-        encoded = [clip_one(self._keys.encode_one(values)) for values in listed]
+        shorten = self._store.key_limit.shorten_one
+        encoded = [shorten(self._keys.encode_one(values)) for values in listed]
         wanted: dict[int, list[bytes]] = {}
         for values, key in zip(listed, encoded, strict=True):
             for shard in self._shards(values):
@@ -180,7 +179,7 @@ class View:
         else:
             keys = pa.array([k for k, _ in entries], pa.large_binary())
             table = self._table([v for _, v in entries]).take(pc.sort_indices(keys))
-            if any(len(k) >= LIMIT - DIGEST for k, _ in entries):
+            if any(len(k) >= self._store.key_limit.exact_whole for k, _ in entries):
                 table = self._exact(table, prefix, start, stop)
         table = self._ordered(table)
         return table if limit is None else table.slice(0, limit)
@@ -205,7 +204,7 @@ class View:
 
     def _bounds(self, prefix: Any, start: Any, stop: Any) -> tuple[bytes, bytes | None]:
         low, high = self._encoded_bounds(prefix, start, stop)
-        kept = LIMIT - DIGEST
+        kept = self._store.key_limit.exact_whole
         if high is not None and len(high) > kept:
             high = prefix_range(high[:kept])[1]
         return low[:kept], high

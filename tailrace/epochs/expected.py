@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from tailrace.catalog import construction
 from tailrace.epochs.maintained import Maintained
 from tailrace.epochs.protocol import Epochs
-from tailrace.plan.nodes import tables
 from tailrace.store.base import Cut, Store
 from tailrace.store.locks import Unlocked
 from tailrace.store.parts import Bounds, Part, next_chunk
@@ -29,7 +28,7 @@ class ExpectedStates(Epochs):
     def run(self, maintained: Maintained, cut: Cut) -> int:
         """Fill views and their states from the tables at a cut; the epoch at which they can be read."""
         large = self._size(maintained) > construction.AT_ONCE
-        chunked = [v for v in maintained.views if large and construction.in_chunks(v.root)]
+        chunked = [v for v in maintained.views if large and v.plan.is_chunked]
         rest = [v for v in maintained.views if v not in chunked]
         epoch = self._in_chunks(replace(maintained, views=chunked), cut) if chunked else 0
         if rest:
@@ -39,7 +38,7 @@ class ExpectedStates(Epochs):
         return epoch
 
     def _in_chunks(self, maintained: Maintained, cut: Cut) -> int:
-        read = sorted({number for view in maintained.views for number in tables(view.root)})
+        read = sorted({number for view in maintained.views for number in view.plan.tables})
         order = construction.order(read, {n: self._store.count(maintained.tables[n]) for n in read})
         listed = [maintained.tables[n] for n in order]
         loaded: Bounds = {}

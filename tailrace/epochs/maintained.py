@@ -10,8 +10,7 @@ from tailrace.catalog.construction import Build
 from tailrace.catalog.definition import ViewDef
 from tailrace.codec.schema import TableDef
 from tailrace.epochs.recompute import Chosen
-from tailrace.plan.physical.arrangements import fingerprints
-from tailrace.plan.physical.sizing import ViewSink
+from tailrace.plan.physical.physical_plan import ViewSink
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Maintained:
 
     def states_of(self, views: Sequence[ViewSink]) -> frozenset[int]:
         """The states that these views keep, their own rows not among them."""
-        return frozenset(self.states[p] for view in views for p in fingerprints(view.root))
+        return frozenset(self.states[p] for view in views for p in view.plan.fingerprints)
 
 
 def maintained(catalog: Catalog) -> Maintained:

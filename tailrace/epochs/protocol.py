@@ -28,7 +28,8 @@ from tailrace.epochs.model import INTENT, Epoch, Intent
 from tailrace.epochs.recompute import Chosen, replaced
 from tailrace.errors import EpochFailed
 from tailrace.plan.physical.estimate import OVERHEAD
-from tailrace.plan.physical.sizing import SMALL, ViewSink, fits_one_task
+from tailrace.plan.physical.physical_plan import ViewSink
+from tailrace.plan.physical.sizing import SMALL, fits_one_task
 from tailrace.plan.policy import Way
 from tailrace.rules.reset import sweep
 from tailrace.spark.compile import Compiler
@@ -206,7 +207,7 @@ class Epochs:
         """
         if self._looked is None or self._looked[:2] != (start, end):
             counts = self._store.touched(start, end, checked=False)
-            if not any(counts.keys() & view.tables for view in views):
+            if not any(counts.keys() & view.plan.tables for view in views):
                 counts = self._store.touched(start, end)
             self._looked = start, end, counts
         return self._looked[2]
@@ -270,7 +271,7 @@ class Epochs:
 
     def _size(self, maintained: Maintained) -> int:
         """The rows of all tables that these views read."""
-        return self._counted(maintained, {number for view in maintained.views for number in view.tables})
+        return self._counted(maintained, {number for view in maintained.views for number in view.plan.tables})
 
     def _counted(self, maintained: Maintained, numbers: Iterable[int]) -> int:
         return sum(self._store.count(maintained.tables[number]) for number in numbers)
@@ -281,7 +282,7 @@ class Epochs:
             tasks = 1 if size <= self.small else _tasks(self._store.shards, spark)
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
             handed = hand_out(spark, work)
-            stages = Stages(spark, self._store.ref, self._store.nodes, self._store.shards, tasks, handed)
+            stages = Stages(spark, self._store, tasks, handed)
             return sum(row.rows for row in replaced(spark, self._store, stages, view, work.end).collect())
         except FAILURES as error:
             raise EpochFailed(epoch=work.epoch, reason=f"view {view.name!r}: {self._said(error)}") from error
@@ -308,7 +309,7 @@ class Epochs:
         """Run the job; the number of view rows written."""
         spark = self._spark()
         try:
-            costs = [view.cost for view in maintained.views if touched is None or touched & view.tables]
+            costs = [view.plan.cost for view in maintained.views if touched is None or touched & view.plan.tables]
             one = fits_one_task(costs, operations, self.small)
             tasks = 1 if one else _tasks(self._store.shards, spark)
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
@@ -341,7 +342,7 @@ class Epochs:
         plan = (tuple(view.state for view in maintained.views), touched, tasks, build)
         kept = self._frames.get(plan)
         if kept is None:
-            stages = Stages(self._spark(), self._store.ref, self._store.nodes, self._store.shards, tasks, handed)
+            stages = Stages(self._spark(), self._store, tasks, handed)
             compiler = Compiler(stages, maintained.tables, maintained.states, touched, blank=blank)
             kept = Frame(compiler.sinks(maintained.views), compiler.reusable)
             if not blank and handed.fixed is None:

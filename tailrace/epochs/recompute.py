@@ -15,7 +15,7 @@ from tailrace.delta import SHARD, WEIGHT, column, delta_fields
 from tailrace.plan.binding import Query
 from tailrace.plan.nodes import Key
 from tailrace.plan.physical.estimate import OVERHEAD, estimate
-from tailrace.plan.physical.sizing import ViewSink
+from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.plan.policy import Way
 from tailrace.rules.sink import Sink
 from tailrace.spark.compile import REPORTED
@@ -48,7 +48,7 @@ class Chosen:
         """How to bring it up to date over an epoch with these operations on tables with these rows."""
         if self.sink is None:
             return Way("recomputed", self.reason)
-        return estimate(self.sink.root, operations, rows, overhead).way
+        return estimate(self.sink.plan, operations, rows, overhead).way
 
 
 def replaced(spark: SparkSession, store: Store, stages: Stages, view: Chosen, cut: Cut) -> DataFrame:
@@ -58,5 +58,5 @@ def replaced(spark: SparkSession, store: Store, stages: Stages, view: Chosen, cu
     rows = query_rows(spark, store, view.query, cut).toDF(*names).selectExpr(*names, f"1L AS {WEIGHT}", shard)
     placed = rows.coalesce(1) if stages.single else stages.shuffle(rows)
     fed = Fragment(placed, (), (*delta_fields(view.columns), (SHARD, "int")))
-    keep = Keep(Sink(view.state, view.columns, view.key), (fed.schema,), ((),), stages.shards)
+    keep = Keep(Sink(view.state, view.columns, view.key, store.key_limit), (fed.schema,), ((),), stages.shards)
     return stages.run([Fragment(keep, (fed,), REPORTED)])

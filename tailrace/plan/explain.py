@@ -32,9 +32,9 @@ from tailrace.plan.nodes import (
     UnionAll,
     Window,
 )
-from tailrace.plan.physical.arrangements import Arrangement, Stateful, arrangements, fingerprints, is_generic, rule
-from tailrace.plan.physical.lower import lowered
-from tailrace.plan.physical.zones import Zone, begins_zone, view_place, zones
+from tailrace.plan.physical.arrangements import Arrangement, Stateful, is_generic, rule
+from tailrace.plan.physical.physical_plan import PhysicalPlan
+from tailrace.plan.physical.zones import Zone, begins_zone, zones
 from tailrace.plan.sql.dialect import generate
 
 _SHORT = 6  # characters of a fingerprint to show
@@ -55,7 +55,7 @@ COSTS = {
 }
 
 
-def explain_tree(name: str, views: Mapping[str, Node]) -> str:
+def explain_tree(name: str, views: Mapping[str, PhysicalPlan]) -> str:
     """The plan of view `name` as text. `views` are the plans of all views, to find shared arrangements."""
     description = explain_json(name, views)
     key = _in_parentheses(description["key"]) if description["key"] is not None else "none, whole rows with a weight"
@@ -63,22 +63,22 @@ def explain_tree(name: str, views: Mapping[str, Node]) -> str:
     return "\n".join([head, *_lines(description["plan"], "", last=True)])
 
 
-def explain_json(name: str, views: Mapping[str, Node]) -> dict[str, Any]:
+def explain_json(name: str, views: Mapping[str, PhysicalPlan]) -> dict[str, Any]:
     """The plan of view `name` as JSON values: what `explain_tree` prints."""
-    root = views[name]
+    plan = views[name]
     users: dict[str, list[str]] = {}
-    for view, plan in views.items():
-        for fingerprint in fingerprints(plan):
+    for view, view_plan in views.items():
+        for fingerprint in view_plan.fingerprints:
             users.setdefault(fingerprint, []).append(view)
-    plan = lowered(root)
-    arrangements_of = {node.fingerprint: kept for node, kept in arrangements(plan)}
-    column_names = [c.name for c in root.columns]
+    arrangements_of = {node.fingerprint: kept for node, kept in plan.arrangements}
+    column_names = [c.name for c in plan.columns]
+    sharers = {fingerprint: [v for v in using if v != name] for fingerprint, using in users.items()}
     return {
         "view": name,
-        "columns": [{"name": c.name, "type": c.type} for c in root.columns],
-        "key": None if root.key is None else [column_names[p] for p in root.key],
-        "sharded_by": [column_names[p] for p in view_place(root)],
-        "plan": _node(plan, zones(plan), arrangements_of, {f: [v for v in u if v != name] for f, u in users.items()}),
+        "columns": [{"name": c.name, "type": c.type} for c in plan.columns],
+        "key": None if plan.key is None else [column_names[p] for p in plan.key],
+        "sharded_by": [column_names[p] for p in plan.place],
+        "plan": _node(plan.root, zones(plan.root), arrangements_of, sharers),
     }
 
 

@@ -4,7 +4,7 @@ A condition is a list of conjuncts over the left side's columns followed by the 
 
     left = right        a join key
     one side only       a filter below the join, or part of a key where the join preserves that side
-    any other           the condition of the Join (`physical.lower` splits it), or a filter above an inner join
+    any other           the condition of the Join (`lower_plan` splits it), or a filter above an inner join
 """
 
 from __future__ import annotations

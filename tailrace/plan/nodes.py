@@ -67,13 +67,17 @@ _INPUT = {"input": True}
 
 @dataclass(frozen=True)
 class Scan(Node):
-    """Columns of a base table; `positions` are those of the table that are read."""
+    """Columns of a base table; `positions` are those of the table that are read.
+
+    `colocated`: the store places rows on nodes by the hash of their primary key, as shards are placed.
+    """
 
     table: str
     table_id: int
     table_columns: tuple[Column, ...]
     table_key: Key
     positions: tuple[int, ...]
+    colocated: bool = True
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -186,7 +190,7 @@ class Join(Node):
 
     With no columns to be equal it is the cross product. `null_safe[i]` makes the i-th equality `<=>`.
     A semi or anti join has the left side's columns only. `condition` is what a pair must fulfil besides, over the
-    columns of both sides; an inner join has a Filter instead (see `joining.lowered` for how it is maintained).
+    columns of both sides; an inner join has a Filter instead (see `physical/lower.py` for how it is maintained).
     """
 
     left: Node = field(metadata=_INPUT)

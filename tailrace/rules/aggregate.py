@@ -28,7 +28,7 @@ from tailrace.rules.before import Before, located
 from tailrace.rules.extremes import Values
 from tailrace.rules.moments import Moments, moments
 from tailrace.store.base import Write
-from tailrace.store.lmdb.clip import PART, clip
+from tailrace.store.key_limit import KeyLimit
 from tailrace.types import Column
 
 _ENDS = ("lo", "hi")  # what a group without values has none of
@@ -49,6 +49,7 @@ class Accumulate:
     floats: int
     spreads: int
     values: tuple[Values, ...]
+    limit: KeyLimit
 
     @cached_property
     def _keys(self) -> KeyCodec:
@@ -83,7 +84,9 @@ class Accumulate:
     def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
         (delta,) = deltas
         group_columns = [normalise(delta.column(column(i))) for i in range(len(self.groups))]
-        ids, groups = group_ids(located(delta, clip(self._keys.encode(group_columns, delta.num_rows), PART)))
+        ids, groups = group_ids(
+            located(delta, self.limit.shorten_part(self._keys.encode(group_columns, delta.num_rows)))
+        )
         codec = RowCodec(self._stored)
         zero = codec.encode(self._zero())[0].as_py()
         keys = groups.to_pylist()

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tailrace import types
 from tailrace.codec.arrays import drop_prefix, join_cells, take_cells
-from tailrace.codec.keys import KeyCodec
+from tailrace.codec.keys import KeyCodec, digest, prefix_range
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.sorting import order
 from tailrace.codec.weighted import ONE, WIDTH, weights_of
@@ -24,8 +24,7 @@ from tailrace.delta import WEIGHT, column
 from tailrace.rules.before import Before, located
 from tailrace.rules.sink import Keyed, keyed_write, net_keyed, net_rows, positional, weighted_write
 from tailrace.store.base import Write
-from tailrace.store.lmdb.clip import PART, clip, digest
-from tailrace.store.lmdb.shard import prefix_range
+from tailrace.store.key_limit import KeyLimit
 from tailrace.types import Column
 
 
@@ -37,6 +36,7 @@ class Arranged:
     columns: tuple[Column, ...]
     key: tuple[int, ...] | None
     by: tuple[int, ...]
+    limit: KeyLimit
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -63,7 +63,7 @@ class Arranged:
     def groups(self, table: pa.Table) -> pa.LargeBinaryArray:
         """The group of each row, as the arrangement sorts it."""
         keys = self._groups.encode([table.column(column(p)) for p in self.by], table.num_rows)
-        return located(table, clip(keys, PART))
+        return located(table, self.limit.shorten_part(keys))
 
     def net(self, delta: pa.Table) -> Net:
         """The delta with what cancels out left away: all that the arrangement has to do with."""
@@ -83,7 +83,7 @@ class Arranged:
         else:
             codec = KeyCodec([types.arrow(self.columns[p].type) for p in self._rest])
             columns = [net.table.column(column(p)) for p in self._rest]
-            identities = clip(codec.encode(columns, net.table.num_rows), PART)
+            identities = self.limit.shorten_part(codec.encode(columns, net.table.num_rows))
         return join_cells([net.groups, identities])
 
     def writes(self, net: Net, keys: pa.LargeBinaryArray, before: Before) -> Write:

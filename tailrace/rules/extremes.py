@@ -18,15 +18,14 @@ import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.codec.arrays import join_cells, normalise, take_cells
-from tailrace.codec.keys import KeyCodec
+from tailrace.codec.keys import KeyCodec, prefix_range
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.sorting import order
 from tailrace.codec.weighted import add_weights, row_of
 from tailrace.delta import Indices
 from tailrace.rules.before import Before
 from tailrace.store.base import Write
-from tailrace.store.lmdb.clip import DIGEST, PART, clip, clip_one
-from tailrace.store.lmdb.shard import prefix_range
+from tailrace.store.key_limit import KeyLimit
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,7 @@ class Values:
     state: int
     type: str
     ends: bool
+    limit: KeyLimit
 
     @cached_property
     def codec(self) -> RowCodec:
@@ -67,10 +67,10 @@ class Moved:
     def gone_keys(self) -> set[bytes]:
         return set(self.keys.filter(pa.array(self.gone)).to_pylist())
 
-    def best(self, last: bool) -> dict[int, tuple[bytes, bytes]]:
+    def best(self, last: bool, exact: int) -> dict[int, tuple[bytes, bytes]]:
         """For each group the first (or last) of the values that came, with its sort key."""
         came = np.flatnonzero(self.came)
-        if (pc.max(pc.binary_length(self.sort_keys)).as_py() or 0) > PART - DIGEST:  # clipped ones are not in order
+        if (pc.max(pc.binary_length(self.sort_keys)).as_py() or 0) > exact:  # clipped ones are not in order
             ranks = np.empty(len(self.sort_keys), dtype=np.int64)
             ranks[order(self.sort_keys).indices] = np.arange(len(ranks))
             came = came[np.lexsort((ranks[came], self.owners[came]))]
@@ -95,7 +95,7 @@ def move(
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     column, owners, weights = normalise(column.take(pa.array(there))), ids[there], weights[there]
     sort_keys = values.order.encode([column], len(there))
-    entries = join_cells([take_cells(groups, owners), clip(sort_keys, PART)])
+    entries = join_cells([take_cells(groups, owners), values.limit.shorten_part(sort_keys)])
     first, changes = _summed(entries, weights)
     stored = values.codec.encode(pa.table({"x": column.take(pa.array(first))}))
     keys, owners = take_cells(entries, first), owners[first]
@@ -132,13 +132,13 @@ def new_ends(
     touched = np.unique(moved.owners[moved.came | moved.gone]).tolist()
     known = [g for g in touched if olds[g] is not None]
     sort_keys = dict(zip(known, values.encoded([olds[g] or b"" for g in known]), strict=True))
-    result, best, gone = list(olds), moved.best(last), moved.gone_keys
+    result, best, gone = list(olds), moved.best(last, values.limit.exact_part), moved.gone_keys
     names = dict(zip(touched, groups.take(pa.array(touched, pa.int64())).to_pylist(), strict=True))
     for group in touched:
         candidates = [best[group]] if group in best else []
         old, name = olds[group], names[group]
         if old is not None:
-            if name + clip_one(sort_keys[group], PART) not in gone:
+            if name + values.limit.shorten_part_one(sort_keys[group]) not in gone:
                 candidates.append((sort_keys[group], old))
             else:
                 candidates += _next(values, name, gone, last, before)
@@ -161,8 +161,8 @@ def _next(values: Values, group: bytes, gone: set[bytes], last: bool, before: Be
             continue
         if beginning is not None and not key.startswith(beginning):
             return
-        if len(key) - len(group) <= PART - DIGEST:  # not clipped: the key says it all
+        if len(key) - len(group) <= values.limit.exact_part:  # not clipped: the key says it all
             yield key[len(group) :], row_of(value)
             return
         yield values.encoded([row_of(value)])[0], row_of(value)
-        beginning = beginning or key[: len(group) + PART - DIGEST]
+        beginning = beginning or key[: len(group) + values.limit.exact_part]

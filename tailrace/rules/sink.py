@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.codec.arrays import take_cells
-from tailrace.codec.keys import KeyCodec
+from tailrace.codec.keys import KeyCodec, digest
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.sorting import mark_run_starts, order
 from tailrace.codec.weighted import add_weights
@@ -27,7 +27,7 @@ from tailrace.delta import WEIGHT, column, firsts, group_ids, sum_by
 from tailrace.errors import Corrupt
 from tailrace.rules.before import Before, located
 from tailrace.store.base import Write
-from tailrace.store.lmdb.clip import clip, digest
+from tailrace.store.key_limit import KeyLimit
 from tailrace.types import Column
 
 REPORT = pa.schema([pa.field("state", pa.int64()), pa.field("rows", pa.int64())])
@@ -91,6 +91,7 @@ class Sink:
     state: int
     columns: tuple[Column, ...]
     key: tuple[int, ...] | None
+    limit: KeyLimit
     output: pa.Schema = REPORT
 
     @cached_property
@@ -124,7 +125,7 @@ class Sink:
 
     def _located(self, delta: pa.Table) -> pa.LargeBinaryArray:
         keys = self._keys.encode([delta.column(column(p)) for p in self.key or ()], delta.num_rows)
-        return located(delta, clip(keys))
+        return located(delta, self.limit.shorten(keys))
 
     def _bag(self, kept: pa.Table, rows: pa.LargeBinaryArray, weights: np.ndarray, before: Before) -> Write:
         keys = located(kept, pa.array([digest(r) for r in rows.to_pylist()], pa.large_binary()))

@@ -8,7 +8,7 @@ them, until both have had n = offset + limit rows. So an entry is read for each 
 that the delta took away before them, never the partition. Without LIMIT the answer is all but the first
 `offset` rows, and its delta the input's less that of those.
 
-An order column too long for a key is clipped (`store/lmdb/clip.py`), and entries that begin alike are no longer sorted;
+An order column too long for a key is clipped (`store/key_limit.py`), and entries that begin alike are no longer sorted;
 such a run is read as a whole and sorted by its rows.
 """
 
@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from tailrace import types
 from tailrace.codec.arrays import join_cells
-from tailrace.codec.keys import Direction, KeyCodec
+from tailrace.codec.keys import Direction, KeyCodec, digest, prefix_range
 from tailrace.codec.weighted import row_of, weight_of
 from tailrace.delta import WEIGHT, column
 from tailrace.plan.nodes import Order, TopK
@@ -34,11 +34,9 @@ from tailrace.rules.arranged import Arranged, Net
 from tailrace.rules.before import Before
 from tailrace.rules.sink import positional
 from tailrace.store.base import Write
-from tailrace.store.lmdb.clip import DIGEST, PART, clip, digest
-from tailrace.store.lmdb.shard import prefix_range
+from tailrace.store.key_limit import KeyLimit
 from tailrace.types import Column
 
-EXACT = PART - DIGEST  # bytes of a sort key up to which entries certainly are in order
 AHEAD = 256  # entries read at a time, at most
 
 
@@ -72,17 +70,18 @@ class Ordered(Arranged):
         return join_cells([keys, pa.array([digest(r) for r in rows.to_pylist()], pa.large_binary())])
 
     def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
-        return join_cells([net.groups, clip(self.sort_keys(net.table, net.rows), PART)])
+        return join_cells([net.groups, self.limit.shorten_part(self.sort_keys(net.table, net.rows))])
 
     def entries(self, group: bytes, changed: dict[bytes, bytes | None], before: Before, ahead: int) -> Iterator[Entry]:
         """The entries of a partition in order, `changed` ones and those before the epoch, read as they are wanted."""
         run: list[Entry] = []
+        exact = self.limit.exact_part
         for entry in self._stored(group, changed, before, ahead):
             place = entry.key[len(group) :]
-            if run and place[:EXACT] != run[0].key[len(group) :][:EXACT]:
+            if run and place[:exact] != run[0].key[len(group) :][:exact]:
                 yield from self._in_order(run)
                 run = []
-            if len(place) > EXACT:
+            if len(place) > exact:
                 run.append(entry)
             else:
                 yield entry
@@ -120,10 +119,10 @@ class First:
     numbered: bool
 
     @classmethod
-    def of(cls, node: TopK, state: int) -> First:
+    def of(cls, node: TopK, state: int, limit: KeyLimit) -> First:
         source = node.input
         decided = ties(source, node.partition, node.order)
-        ordered = Ordered(state, source.columns, source.key, node.partition, node.order, decided)
+        ordered = Ordered(state, source.columns, source.key, node.partition, limit, node.order, decided)
         return cls(ordered, node.columns, node.offset, node.limit, node.numbered)
 
     @cached_property

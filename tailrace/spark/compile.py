@@ -23,6 +23,7 @@ from tailrace.plan.nodes import (
     Filter,
     Generate,
     Join,
+    Key,
     Node,
     OneRow,
     Project,
@@ -34,8 +35,8 @@ from tailrace.plan.nodes import (
     walk,
 )
 from tailrace.plan.physical import arrangements
-from tailrace.plan.physical.lower import lowered
-from tailrace.plan.physical.sizing import ViewSink
+from tailrace.plan.physical.arrangements import Arrangement
+from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.plan.physical.slots import Slots, plan_slots
 from tailrace.plan.physical.zones import placement
 from tailrace.rules.affected import LIVE, Affected, Outputs
@@ -97,6 +98,7 @@ class Compiler:
     ) -> None:
         self._stages, self._tables = stages, tables
         self._states, self._touched, self._blank = states, touched, blank
+        self._limit = stages.store.key_limit
         self._deltas: dict[tuple[str, bool], Flow | None] = {}
         self._kept_aside: dict[int, Fragment] = {}  # arrangements that no view's rows go through, by state
         self.reusable = stages.single
@@ -106,7 +108,7 @@ class Compiler:
 
         Views whose tasks read all they need themselves share one program, and so all they have in common.
         """
-        changed = [v for v in views if self._touched is None or v.tables & self._touched]
+        changed = [v for v in views if self._touched is None or v.plan.tables & self._touched]
         shared = alike(changed, anywhere=self._stages.single)
         apart = {selection.view.state for selections in shared for selection in selections}
         found = [self._fanned_out(selections) for selections in shared]
@@ -119,19 +121,19 @@ class Compiler:
         return reduce(DataFrame.union, frames) if frames else None
 
     def _sink(self, view: ViewSink) -> Fragment | None:
-        delta = self.delta(lowered(view.root))
+        delta = self.delta(view.plan.root)
         if delta is None:
             return None
-        rule = Sink(view.state, view.root.columns, view.root.key)
-        return self._kept(rule, [(delta, view.place)], REPORTED)
+        rule = Sink(view.state, view.plan.columns, view.plan.key, self._limit)
+        return self._kept(rule, [(delta, view.plan.place)], REPORTED)
 
     def _fanned_out(self, selections: Sequence[Selection]) -> Fragment:
         one = selections[0]
         delta = self.delta(one.scan)
         assert delta is not None
-        root, items = one.view.root, tuple(column(p) for p in one.items)
+        plan, items = one.view.plan, tuple(column(p) for p in one.items)
         views = tuple((s.view.state, s.conditions) for s in selections)
-        fan_out = FanOut(Sink(0, root.columns, root.key), items, one.view.place, views, self._stages.shards)
+        fan_out = FanOut(Sink(0, plan.columns, plan.key, self._limit), items, plan.place, views, self._stages.shards)
         return Fragment(fan_out, (self._fragment(delta),), REPORTED)
 
     def delta(self, node: Node, *, net: bool = True) -> Flow | None:
@@ -267,6 +269,10 @@ class Compiler:
 
     # operators with state
 
+    def _arranged(self, arrangement: Arrangement, node: Node, by: Key) -> Arranged:
+        """The state that holds the rows of a node, sorted by some columns."""
+        return Arranged(self._states[arrangement.fingerprint], node.columns, node.key, by, self._limit)
+
     def _join(self, node: Join) -> Flow | None:
         sides = (node.left, node.right)
         deltas = [self.delta(side) for side in sides]
@@ -282,8 +288,8 @@ class Compiler:
         left, right = arrangements.join_arrangements(node)
         rule = JoinRule(
             node.kind,
-            Arranged(self._states[left.fingerprint], node.left.columns, node.left.key, node.left_on),
-            Arranged(self._states[right.fingerprint], node.right.columns, node.right.key, node.right_on),
+            self._arranged(left, node.left, node.left_on),
+            self._arranged(right, node.right, node.right_on),
             node.null_safe,
         )
         fields = delta_fields(node.columns)
@@ -333,8 +339,10 @@ class Compiler:
             len(slots.floats),
             len(slots.spreads),
             tuple(
-                Values(self._states[by_column[p].fingerprint], columns[p].type, p in slots.ends) for p in slots.values
+                Values(self._states[by_column[p].fingerprint], columns[p].type, p in slots.ends, self._limit)
+                for p in slots.values
             ),
+            self._limit,
         )
         groups = tuple(range(len(node.groups)))
         shown = tuple((f.name, types.name(f.type)) for f in rule.output)
@@ -399,7 +407,7 @@ class Compiler:
         if delta is None:
             return None
         rows, outputs = arrangements.generic_arrangements(node)
-        arranged = Arranged(self._states[rows.fingerprint], node.input.columns, node.input.key, node.groups)
+        arranged = self._arranged(rows, node.input, node.groups)
         seeded = self._seeded(node, delta)
         fields = (*delta_fields(node.input.columns)[:-1], (LIVE, "boolean"), WEIGHED)
         frame = self._stages.run([self._kept(Affected(arranged), [(seeded, node.groups)], fields)])
@@ -417,7 +425,7 @@ class Compiler:
         fields = (*answered[:-1], (LIVE, "boolean"))
         by = tuple(range(len(names)))
         flow = Flow(frame.selectExpr(*groups, *answers, LIVE), fields, by)
-        kept = Arranged(self._states[outputs.fingerprint], node.columns, node.key, by)
+        kept = self._arranged(outputs, node, by)
         rule = Outputs(kept, always=not node.groups)
         return Flow(self._kept(rule, [(flow, by)], answered), answered, placement(node))
 
@@ -426,19 +434,19 @@ class Compiler:
         if delta is None:
             return None
         rows, outputs = arrangements.window_arrangements(node)
-        arranged = Arranged(self._states[rows.fingerprint], node.input.columns, node.input.key, node.partition)
+        arranged = self._arranged(rows, node.input, node.partition)
         fields = (*delta_fields(node.input.columns)[:-1], (LIVE, "boolean"), WEIGHED)
         touched = self._stages.run([self._kept(Affected(arranged), [(delta, node.partition)], fields)])
         answered = delta_fields(node.columns)
         flow = Flow(windowing.over(node, touched), (*answered[:-1], (LIVE, "boolean")), node.partition)
-        rule = Outputs(Arranged(self._states[outputs.fingerprint], node.columns, node.key, node.partition))
+        rule = Outputs(self._arranged(outputs, node, node.partition))
         return Flow(self._kept(rule, [(flow, node.partition)], answered), answered, placement(node))
 
     def _top(self, node: TopK) -> Flow | None:
         delta = self.delta(node.input)
         if delta is None:
             return None
-        rule = First.of(node, self._states[arrangements.top_arrangement(node).fingerprint])
+        rule = First.of(node, self._states[arrangements.top_arrangement(node).fingerprint], self._limit)
         fields = delta_fields(node.columns)
         return Flow(self._kept(rule, [(delta, node.partition)], fields), fields, placement(node))
 

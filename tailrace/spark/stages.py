@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from tailrace.delta import SHARD, Fields
 from tailrace.spark.fragments import Fragment, arrow_schema, link
 from tailrace.spark.frames import frame
-from tailrace.store.reference import StoreRef
+from tailrace.store.base import Store
 from tailrace.task import program
 from tailrace.task.assignment import PROPERTY, Assignment, Handed
 from tailrace.task.exchange import PACKED_FIELDS, Pack, Unpack
@@ -28,11 +28,13 @@ class Stages:
     """Tasks of one job. `tasks` of a stage divide the shards among them; with one task nothing is shuffled."""
 
     spark: SparkSession
-    store: StoreRef
-    nodes: int
-    shards: int
+    store: Store
     tasks: int
     handed: Handed
+
+    @property
+    def shards(self) -> int:
+        return self.store.shards
 
     @property
     def single(self) -> bool:
@@ -82,7 +84,7 @@ class Stages:
         """The frame whose tasks run these fragments, which all give the same columns."""
         linked, feeds = link(roots)
         schema = ", ".join(f"{name} {kind}" for name, kind in roots[0].fields)
-        store, nodes, handed = self.store, self.nodes, self.handed
+        store, nodes, handed = self.store.ref, self.store.nodes, self.handed
         if not feeds:
             spread = not self.single
 

@@ -10,12 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from tailrace.codec.schema import TableDef
+from tailrace.errors import NotCapable
 from tailrace.store.documents import Changes, Count, Kind
+from tailrace.store.inspection import Inspection, Repairs
+from tailrace.store.key_limit import KeyLimit
 from tailrace.store.reference import StoreRef
 
 if TYPE_CHECKING:
@@ -185,13 +189,38 @@ class Shard(ABC):
         """Forget a state, entries and undo records alike."""
 
 
+class Capability(Enum):
+    """What only some stores can do."""
+
+    TRANSACTIONS = "transactions over several rows or tables"
+    INSPECTION = "audits of its own structures"
+    REPAIR = "repairs of its own structures"
+
+
 class Store(ABC):
     """Tables with logs, documents, and shards. Tasks in other processes open it by its reference (`ref`)."""
 
     ref: StoreRef
+    capabilities: frozenset[Capability]
+    key_limit: KeyLimit
+    hashes_keys: bool
+    """Whether a row's node is the hash of its primary key: then its changes are logged where its shard is."""
     path: str
     nodes: int
     shards: int
+
+    def require(self, capability: Capability) -> None:
+        """Raises `NotCapable` if this kind of store cannot do something."""
+        if capability not in self.capabilities:
+            raise NotCapable(store=self.ref.url, capability=capability.value)
+
+    def inspect(self) -> AbstractContextManager[Inspection]:
+        """The structures of the store, for an audit; needs `Capability.INSPECTION`."""
+        raise NotCapable(store=self.ref.url, capability=Capability.INSPECTION.value)
+
+    def repairs(self) -> Repairs:
+        """Repairs of the structures of the store; needs `Capability.REPAIR`."""
+        raise NotCapable(store=self.ref.url, capability=Capability.REPAIR.value)
 
     @abstractmethod
     def document(self, kind: Kind[T], key: object = "") -> T | None:

@@ -68,7 +68,7 @@ def decode(where: str, data: bytes, wanted: Any, nodes: int | None = None) -> An
     try:
         value = msgspec.json.decode(data, type=wanted)
     except msgspec.ValidationError as error:
-        raise Corrupt(where=where, reason=_lowered(str(error))) from None
+        raise Corrupt(where=where, reason=_as_clause(str(error))) from None
     except (msgspec.DecodeError, UnicodeError) as error:
         raise Corrupt(where=where, reason=f"not valid JSON ({error})") from None
     except RecursionError:
@@ -78,7 +78,7 @@ def decode(where: str, data: bytes, wanted: Any, nodes: int | None = None) -> An
     return value
 
 
-def _lowered(sentence: str) -> str:
+def _as_clause(sentence: str) -> str:
     """An error of msgspec's as the second half of a sentence."""
     return sentence[:1].lower() + sentence[1:].replace("`", "'")
 

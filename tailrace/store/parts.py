@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from tailrace.codec.schema import TableDef
 from tailrace.store.base import Cut, Store
 from tailrace.store.documents import Number
-from tailrace.store.lmdb.clip import clip
+from tailrace.store.key_limit import KeyLimit
 
 NOTHING, EVERYTHING = "", "*"  # bounds before the first and after the last key; any other is the key, in hex
 Bound = Annotated[str, msgspec.Meta(pattern=r"\A(\*|([0-9a-f]{2}){0,511})\Z")]
@@ -35,7 +35,7 @@ class Part:
     coming: Bounds
 
     def only_loaded(
-        self, batch: pa.RecordBatch, table: TableDef, node: int, positions: Sequence[int]
+        self, batch: pa.RecordBatch, table: TableDef, node: int, positions: Sequence[int], limit: KeyLimit
     ) -> pa.RecordBatch:
         """The rows of a batch, whose columns are those at `positions`, that the part had before the epoch."""
         bound = self._bound(self.loaded, table, node)
@@ -44,7 +44,7 @@ class Part:
         if bound == NOTHING:
             return batch.slice(0, 0)
         columns = [batch.column(positions.index(p)) for p in table.positions]
-        keys = clip(table.keys.encode(columns, batch.num_rows))
+        keys = limit.shorten(table.keys.encode(columns, batch.num_rows))
         return batch.filter(pc.less_equal(keys, pa.scalar(bytes.fromhex(bound), pa.large_binary())))
 
     def coming_rows(

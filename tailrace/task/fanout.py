@@ -18,9 +18,7 @@ import pyarrow.compute as pc
 
 from tailrace.delta import WEIGHT, column, delta_fields
 from tailrace.plan.nodes import Filter, Project, Scan, column_of
-from tailrace.plan.physical.lower import lowered
-from tailrace.plan.physical.sizing import ViewSink
-from tailrace.plan.physical.zones import placement
+from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.rules.arrow import compiled
 from tailrace.rules.arrow.compiled import Expression
 from tailrace.rules.sink import REPORT, Sink
@@ -76,8 +74,8 @@ class Selection:
     @property
     def shown(self) -> object:
         """Equal for those that differ in their conditions only."""
-        root = self.view.root
-        return self.scan.fingerprint, self.items, root.key, tuple(c.type for c in root.columns), self.view.place
+        plan = self.view.plan
+        return self.scan.fingerprint, self.items, plan.key, tuple(c.type for c in plan.columns), plan.place
 
 
 def alike(views: Sequence[ViewSink], *, anywhere: bool) -> list[list[Selection]]:
@@ -88,13 +86,13 @@ def alike(views: Sequence[ViewSink], *, anywhere: bool) -> list[list[Selection]]
     found: dict[object, list[Selection]] = {}
     for view in views:
         selection = _selection(view)
-        if selection is not None and (anywhere or placement(lowered(view.root)) == view.place):
+        if selection is not None and (anywhere or view.plan.is_placed):
             found.setdefault(selection.shown, []).append(selection)
     return [selections for selections in found.values() if len(selections) >= MANY]
 
 
 def _selection(view: ViewSink) -> Selection | None:
-    node = lowered(view.root)
+    node = view.plan.root
     items: tuple[int | None, ...] = tuple(range(len(node.columns)))
     if isinstance(node, Project):
         items, node = tuple(column_of(e) for e in node.expressions), node.input
@@ -103,7 +101,7 @@ def _selection(view: ViewSink) -> Selection | None:
         texts.append(node.condition)
         node = node.input
     picked = tuple(p for p in items if p is not None)
-    if view.root.key is None or not isinstance(node, Scan) or picked != items:
+    if view.plan.key is None or not isinstance(node, Scan) or picked != items:
         return None
     fields = dict(delta_fields(node.columns))
     conditions = [compiled.compile(text, fields, "boolean") for text in texts]

@@ -49,7 +49,7 @@ def _read(
     if batches:
         batch = pa.concat_batches(batches)
         if covered.part is not None:
-            batch = covered.part.only_loaded(batch, table, node, wanted)
+            batch = covered.part.only_loaded(batch, table, node, wanted, store.key_limit)
         batch = _net(batch, table, wanted) if net else batch
         yield batch.select([*range(len(positions)), len(wanted)])
     if covered.part is not None:

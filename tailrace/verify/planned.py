@@ -29,7 +29,7 @@ from tailrace.plan.nodes import (
     Window,
     walk,
 )
-from tailrace.plan.physical.lower import lowered
+from tailrace.plan.physical.lower import lower_plan
 from tailrace.plan.ties import NUMBER, is_decided, over, whole_order, window_sql
 from tailrace.spark.frames import table_rows
 from tailrace.store.base import Cut, Store
@@ -45,7 +45,7 @@ def leaves_ties_open(root: Node) -> bool:
 def planned_rows(spark: SparkSession, store: Store, root: Node, query: Query, cut: Cut) -> DataFrame:
     """The result of a view's plan over the tables of its store at a cut."""
     tables = {t.name: table_rows(spark, store, t, cut) for t in query.tables.values()}
-    return Planned(spark, tables).frame(lowered(root))
+    return Planned(spark, tables).frame(lower_plan(root))
 
 
 class Planned:

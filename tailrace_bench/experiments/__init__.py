@@ -1,1 +1,1 @@
-"""The papers' experiments, and those that answer what they left open, one subject per module."""
+"""The experiments of the papers and our own additions, one subject per module."""

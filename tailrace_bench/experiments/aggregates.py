@@ -1,4 +1,4 @@
-"""Aggregation: sums by the size of the view, extremes by the distribution of values, five functions at once."""
+"""Aggregation: SUM by number of groups, MIN and MAX by distribution of values, five functions in one view."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tailrace_bench import bounds, workloads
-from tailrace_bench.harness import WARM, check, create, line, median, refreshed, short
+from tailrace_bench.harness import (
+    WARMUP_EPOCHS,
+    create_view,
+    make_line,
+    median,
+    short_count,
+    time_refresh,
+    verify_views,
+)
 from tailrace_bench.measure import Memory
 from tailrace_bench.results import Result, Target, Whose
 from tailrace_bench.size import Size
@@ -24,7 +32,7 @@ RATE = "base operations per second"
 
 @dataclass(frozen=True)
 class Rates:
-    """Operations per second of epochs, and of scanning the same log; and the most memory that was held."""
+    """Operations per second of each epoch and of a scan of the same log, and the peak memory in GiB."""
 
     epochs: list[float]
     scans: list[float]
@@ -32,26 +40,27 @@ class Rates:
 
     @property
     def of_scan(self) -> float:
+        """Median of the per-epoch ratios."""
         return median([ours / scan for ours, scan in zip(self.epochs, self.scans, strict=True)])
 
 
-def _measured(
+def _measure(
     size: Size, operations: int, seed: int, sql: str, column: str, keys: int, groups: int, other: str = "uniform"
 ) -> Rates:
-    """Epochs of random operations on one view."""
+    """Measures epochs of random operations on one view."""
     rng, epochs, scans, peak = np.random.default_rng(seed), [], [], 0
-    with workloads.store() as db:
-        create(db, "v", sql)
-        for run in range(WARM + size.repeats):
-            done = workloads.operate(db, rng, operations, keys, groups=groups, other=other)
-            scan = bounds.scan_log(db, "ops", [column])
+    with workloads.temporary_store() as db:
+        create_view(db, "v", sql)
+        for run in range(WARMUP_EPOCHS + size.repeats):
+            done = workloads.apply_operations(db, rng, operations, keys, groups=groups, other=other)
+            scan = bounds.time_log_scan(db, "ops", [column])
             with Memory() as memory:
-                epoch = refreshed(db)
-            if run >= WARM:
+                epoch = time_refresh(db)
+            if run >= WARMUP_EPOCHS:
                 epochs.append(epoch.rate)
                 scans.append(done / scan)
                 peak = max(peak, memory.peak)
-        check(db)
+        verify_views(db)
     return Rates(epochs, scans, peak / 2**30)
 
 
@@ -60,7 +69,7 @@ def _result(
     title: str,
     question: str,
     x: str,
-    found: Sequence[tuple[float | str, Rates]],
+    rates_by_x: Sequence[tuple[float | str, Rates]],
     targets: Sequence[Target] = (),
     log_x: bool = False,
 ) -> Result:
@@ -71,52 +80,62 @@ def _result(
         x=x,
         y=RATE,
         lines=(
-            line("Tailrace", Whose.TAILRACE, [(at, rates.epochs) for at, rates in found]),
-            line(
-                bounds.SCAN, Whose.LIMIT, [(at, rates.scans) for at, rates in found], "reads the log and sums a column"
+            make_line("Tailrace", Whose.TAILRACE, [(x, rates.epochs) for x, rates in rates_by_x]),
+            make_line(
+                bounds.LOG_SCAN,
+                Whose.LIMIT,
+                [(x, rates.scans) for x, rates in rates_by_x],
+                "reads the log and sums one column",
             ),
         ),
         targets=tuple(targets),
         notes=(
-            "Share of the log scan: " + ", ".join(f"{at}: {rates.of_scan:.2f}" for at, rates in found) + ".",
-            f"All processes together held at most {max(rates.memory for _, rates in found):.1f} GiB.",
+            "Share of the log-scan limit, median of the per-epoch ratios: "
+            + ", ".join(f"{x}: {rates.of_scan:.2f}" for x, rates in rates_by_x)
+            + ".",
+            f"Peak memory of all processes together: {max(rates.memory for _, rates in rates_by_x):.1f} GiB.",
         ),
         log_x=log_x,
     )
 
 
 def sums(size: Size) -> Result:
-    """SUM and COUNT by group, by the number of groups."""
-    found = [(groups, _measured(size, size.operations, 1, SUM, "amount", size.keys, groups)) for groups in size.groups]
-    goal = Target("SUM and COUNT, 10k groups: share of the log-scan limit", 0.6, dict(found)[10_000].of_scan)
+    """SUM and COUNT, by the number of groups."""
+    rates_by_x = [
+        (groups, _measure(size, size.large_epoch, 1, SUM, "amount", size.keys, groups)) for groups in size.group_counts
+    ]
+    goal = Target("SUM and COUNT, 10k groups: share of the log-scan limit", 0.6, dict(rates_by_x)[10_000].of_scan)
     question = (
-        f"How many operations a second does a SUM and COUNT view take on, in epochs of {short(size.operations)} "
-        f"operations on {short(size.keys)} keys (5% deletes), by the number of its groups?"
+        "How many operations per second can a SUM and COUNT view apply, by its number of groups? "
+        f"Each epoch has {short_count(size.large_epoch)} operations on {short_count(size.keys)} keys (5% deletes)."
     )
-    return _result("sums", "Sums", question, "rows of the view (groups)", found, [goal], log_x=True)
+    return _result("sums", "SUM and COUNT", question, "groups (rows of the view)", rates_by_x, [goal], log_x=True)
 
 
 def extremes(size: Size) -> Result:
-    """MIN and MAX by group, by the distribution of the values."""
-    found = [
-        (values, _measured(size, size.usual, 2, EXTREMES, "other", size.keys, 10_000, values))
+    """MIN and MAX, by the distribution of the values."""
+    rates_by_x = [
+        (values, _measure(size, size.medium_epoch, 2, EXTREMES, "other", size.keys, 10_000, values))
         for values in ("uniform", "normal", "zipf")
     ]
     question = (
-        f"How many operations a second does a MIN and MAX view of 10k groups take on, in epochs of "
-        f"{short(size.usual)} operations on {short(size.keys)} keys (5% deletes), by the distribution of values?"
+        "How many operations per second can a MIN and MAX view of 10k groups apply, by the distribution of the values? "
+        f"Each epoch has {short_count(size.medium_epoch)} operations on {short_count(size.keys)} keys (5% deletes)."
     )
-    return _result("extremes", "Least and greatest", question, "distribution of values", found)
+    return _result("extremes", "MIN and MAX", question, "distribution of values", rates_by_x)
 
 
 def aggregation(size: Size) -> Result:
-    """Five functions at once, by how many keys are grouped to how many groups."""
-    found = [
-        (f"{short(keys)}:{short(groups)}", _measured(size, size.usual, 3, FIVE, "amount", keys, groups))
-        for keys, groups in size.ratios
+    """Five aggregate functions in one view, by the number of table keys and groups."""
+    rates_by_x = [
+        (
+            f"{short_count(keys)}:{short_count(groups)}",
+            _measure(size, size.medium_epoch, 3, FIVE, "amount", keys, groups),
+        )
+        for keys, groups in size.keys_and_groups
     ]
     question = (
-        f"How many operations a second does a view of SUM, MIN, MAX, AVG and COUNT take on, in epochs of "
-        f"{short(size.usual)} operations, by keys of the table and groups of the view?"
+        "How many operations per second can a view with SUM, MIN, MAX, AVG and COUNT apply, by the number of table "
+        f"keys and groups? Each epoch has {short_count(size.medium_epoch)} operations."
     )
-    return _result("aggregation", "Five aggregates at once", question, "keys : groups", found)
+    return _result("aggregation", "Five aggregates in one view", question, "keys : groups", rates_by_x)

@@ -1,4 +1,4 @@
-"""What an epoch costs: by the size of its delta, and by the size of the table beneath."""
+"""The cost of an epoch, by the size of its delta and by the size of the base table."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ import numpy as np
 import tailrace as tr
 from tailrace_bench import bounds, workloads
 from tailrace_bench.experiments.aggregates import EXTREMES, SUM
-from tailrace_bench.harness import check, create, epochs, line, median, short
+from tailrace_bench.harness import create_view, make_line, median, short_count, time_epochs, verify_views
 from tailrace_bench.results import Result, Target, Whose
 from tailrace_bench.size import Size
 
 FILTER = "SELECT id, grp, amount FROM ops WHERE amount < 500"
 JOIN = "SELECT o.id, o.amount, g.name FROM ops o JOIN groups g ON o.grp = g.id"
 KINDS = {"SUM, COUNT": SUM, "MIN, MAX": EXTREMES, "selection": FILTER, "join": JOIN}
-SECONDS = "seconds of an epoch"
+SECONDS = "seconds per epoch"
 CHANGES = 10_000
-NOISE = 1.25  # times that two equal epochs may differ
+NOISE = 1.25  # ratio by which two equal epochs may differ
 WHY = (
-    "nothing is computed or read that a small table does not need, but random keys of a large one lie each on a page "
-    "of its own, and a durable commit writes all pages that changed: a join's epoch of 10k operations changes up to "
-    "30k (reckoned, not counted), of the view and of its arrangement, where a table of 100k rows has not that many"
+    "a larger table needs no more computation and no more reads, but each random key of a large table lies on its own "
+    "page, and a durable commit writes every changed page. An epoch of 10k operations on the join changes up to 30k "
+    "pages of the view and its arrangement (estimated, not counted); with a table of 100k rows they do not have that "
+    "many pages"
 )
-SMALL_WARM = 3  # small epochs that do not count: they are soon done, and soon warm
+SMALL_WARMUP = 3  # warm-up epochs of small deltas, which are cheap
 
 Points = list[tuple[int, list[float]]]
 
@@ -36,99 +37,108 @@ def _groups(db: tr.Database) -> None:
 
 
 def delta(size: Size) -> Result:
-    """Epochs of more and more operations."""
-    found = {kind: _by_delta(size, KINDS[kind]) for kind in ("SUM, COUNT", "selection")}
-    scans = found["SUM, COUNT"][1]
-    ours = {kind: points for kind, (points, _) in found.items()}
+    """Epoch time, by the number of operations."""
+    measured = {kind: _measure_deltas(size, KINDS[kind]) for kind in ("SUM, COUNT", "selection")}
+    scans = measured["SUM, COUNT"][1]
+    ours = {kind: points for kind, (points, _) in measured.items()}
     return Result(
         name="delta",
-        title="Cost of an epoch by its delta",
-        question=f"How long is an epoch of so many operations on {short(size.keys)} keys?",
-        x="operations of the epoch",
+        title="Epoch time by delta size",
+        question="How long does an epoch take, by its number of operations? "
+        f"The table has {short_count(size.keys)} keys.",
+        x="operations in the epoch",
         y=SECONDS,
         lines=(
-            *(line(kind, Whose.TAILRACE, points) for kind, points in ours.items()),
-            line(bounds.SCAN, Whose.LIMIT, scans, "reads the log of the epoch and sums a column"),
+            *(make_line(kind, Whose.TAILRACE, points) for kind, points in ours.items()),
+            make_line(bounds.LOG_SCAN, Whose.LIMIT, scans, "reads the log of the epoch and sums one column"),
         ),
         targets=tuple(
             Target(
-                f"{kind}: growth of the cost over growth of the delta, at most between two sizes",
+                f"{kind}: cost growth divided by delta growth, worst step between two sizes",
                 NOISE,
-                _steepest(points),
+                _worst_growth(points),
                 at_least=False,
             )
             for kind, points in ours.items()
         ),
-        notes=("1 is linear; less means that what every epoch costs is spread over more operations.",),
+        notes=(
+            "A quotient of 1 is linear growth; below 1, the fixed cost of an epoch is spread over more operations.",
+        ),
         log_x=True,
         log_y=True,
     )
 
 
-def _by_delta(size: Size, sql: str) -> tuple[Points, Points]:
+def _measure_deltas(size: Size, sql: str) -> tuple[Points, Points]:
+    """Seconds of epochs and of log scans, by the number of operations."""
     rng = np.random.default_rng(12)
     points: Points = []
     scans: Points = []
-    with workloads.store() as db:
-        workloads.fill(db, rng, size.keys)
-        create(db, "v", sql)
-        for operations in size.deltas:
+    with workloads.temporary_store() as db:
+        workloads.insert_rows(db, rng, size.keys)
+        create_view(db, "v", sql)
+        for operations in size.delta_sizes:
             scanned: list[float] = []
 
             def write() -> None:
-                workloads.operate(db, rng, operations, size.keys)  # noqa: B023
-                scanned.append(bounds.scan_log(db, "ops"))  # noqa: B023
+                workloads.apply_operations(db, rng, operations, size.keys)  # noqa: B023
+                scanned.append(bounds.time_log_scan(db, "ops"))  # noqa: B023
 
-            warm = SMALL_WARM if operations <= CHANGES else 1
-            points.append((operations, [m.seconds for m in epochs(db, write, size.repeats, warm)]))
-            scans.append((operations, scanned[warm:]))
-        check(db)
+            warmup = SMALL_WARMUP if operations <= CHANGES else 1
+            points.append((operations, [t.seconds for t in time_epochs(db, write, size.repeats, warmup)]))
+            scans.append((operations, scanned[warmup:]))
+        verify_views(db)
     return points, scans
 
 
-def _steepest(points: Sequence[tuple[int, list[float]]]) -> float:
-    """The most by which the cost grew faster than the delta."""
+def _worst_growth(points: Sequence[tuple[int, list[float]]]) -> float:
+    """The largest quotient of cost growth and delta growth between two neighbouring sizes."""
     return max(
-        (median(later) / median(sooner)) / (more / fewer)
-        for (fewer, sooner), (more, later) in itertools.pairwise(points)
+        (median(larger_cost) / median(smaller_cost)) / (larger / smaller)
+        for (smaller, smaller_cost), (larger, larger_cost) in itertools.pairwise(points)
     )
 
 
 def size(size: Size) -> Result:
-    """Epochs of 10k operations, over larger and larger tables.
+    """Time of an epoch of 10k operations, by the size of the table.
 
-    Ten thousand random keys of a small table share its few pages; of a large one each lies on a page of its own,
-    which a durable commit writes. That is what views that keep a row per row of the table pay, and no more.
+    Ten thousand random keys of a small table share a few pages. In a large table each key lies on its own page, and a
+    durable commit writes them all. Only views that keep a row per table row pay this.
     """
-    found: dict[str, Points] = {kind: [] for kind in KINDS}
-    rng, have = np.random.default_rng(13), 0
-    with workloads.store() as db:
+    points_by_kind: dict[str, Points] = {kind: [] for kind in KINDS}
+    rng, inserted = np.random.default_rng(13), 0
+    with workloads.temporary_store() as db:
         _groups(db)
-        for rows in size.tables:
-            workloads.fill(db, rng, rows - have, start=have)
-            have = rows
+        for rows in size.table_sizes:
+            workloads.insert_rows(db, rng, rows - inserted, start=inserted)
+            inserted = rows
             for kind, sql in KINDS.items():
-                create(db, "v", sql)
-                measured = epochs(db, lambda: workloads.operate(db, rng, CHANGES, rows), size.repeats + 2, SMALL_WARM)  # noqa: B023
-                found[kind].append((rows, [m.seconds for m in measured]))
-                check(db)
+                create_view(db, "v", sql)
+
+                def write() -> None:
+                    workloads.apply_operations(db, rng, CHANGES, rows)  # noqa: B023
+
+                timings = time_epochs(db, write, size.repeats + 2, SMALL_WARMUP)
+                points_by_kind[kind].append((rows, [t.seconds for t in timings]))
+                verify_views(db)
                 db.drop("v")
     return Result(
         name="size",
-        title="Cost of an epoch by the size of the table",
-        question=f"How long is an epoch of {short(CHANGES)} operations on a table of so many rows?",
-        x="rows of the table",
+        title="Epoch time by table size",
+        question=f"How long does an epoch of {short_count(CHANGES)} operations take, by the size of the table?",
+        x="rows in the table",
         y=SECONDS,
-        lines=tuple(line(kind, Whose.TAILRACE, points) for kind, points in found.items()),
+        lines=tuple(make_line(kind, Whose.TAILRACE, points) for kind, points in points_by_kind.items()),
         targets=tuple(
             Target(
-                f"{kind}: {short(size.tables[-1])} rows, times the cost at {short(size.tables[0])}",
+                f"{kind}: cost at {short_count(size.table_sizes[-1])} rows as a multiple of the cost at "
+                f"{short_count(size.table_sizes[0])} rows",
                 NOISE,
                 median(points[-1][1]) / median(points[0][1]),
                 at_least=False,
                 why=WHY,
             )
-            for kind, points in found.items()
+            for kind, points in points_by_kind.items()
         ),
         log_x=True,
     )

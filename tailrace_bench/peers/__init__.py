@@ -1,1 +1,1 @@
-"""Tailrace beside what people would use instead: the same operations, the same answers, in the same run."""
+"""Compares Tailrace with other systems: same operations, same answers, same run."""

@@ -1,4 +1,4 @@
-"""Figures of peers: programs in venvs of their own are run, and what they report is checked before it counts."""
+"""Runs the peers' programs, each in its own venv, and checks their answers before their figures count."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 @dataclass(frozen=True)
 class Figure:
-    """`operations` took each of `seconds`, the view being current after every `cycle` of them."""
+    """One measurement: `operations` took `seconds` (one entry per run), with the view current after every `cycle`."""
 
     view: str
     how: str
@@ -32,8 +32,8 @@ class Figure:
     answer: tuple[int, ...]
 
     @classmethod
-    def of(cls, found: Mapping[str, object]) -> Figure:
-        values = {name: tuple(v) if isinstance(v, list) else v for name, v in found.items()}
+    def from_json(cls, document: Mapping[str, object]) -> Figure:
+        values = {name: tuple(v) if isinstance(v, list) else v for name, v in document.items()}
         return cls(**values)  # type: ignore[arg-type]
 
     @property
@@ -48,7 +48,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Peer:
-    """A system in a venv of its own (or, if it has none, in ours) and how long its program may take for one view."""
+    """A system and the time limit of its program per view. It runs in its own venv or in ours."""
 
     name: str
     title: str
@@ -60,7 +60,7 @@ class Peer:
         return ROOT / ".venv-peers" / self.name / "bin" / "python" if self.own_venv else Path(sys.executable)
 
     @property
-    def there(self) -> bool:
+    def is_installed(self) -> bool:
         return not self.own_venv or (self.python.parent.parent / ".ready").exists()
 
 
@@ -70,46 +70,46 @@ PEERS = (SPARK, DUCKDB, Peer("pathway", "Pathway"), Peer("flink", "Flink"), Peer
 
 
 def run(peer: Peer, task: Path, view: str, expected: Sequence[int]) -> tuple[list[Figure], list[str]]:
-    """What the peer found for a view of a task, and what must be said about it: absent, late, failed or wrong."""
-    if not peer.there:
+    """The peer's correct figures for a view, and notes if it is absent, too slow, failed or wrong."""
+    if not peer.is_installed:
         return [], [f"{peer.title} is not installed, so it was skipped (make bench-peers installs it)"]
     print(f"  {peer.title}, {view} ...", file=sys.stderr, flush=True)
-    found, notes = _reported(peer, task, view)
-    right = [figure for figure in found if list(figure.answer) == list(expected)]
-    wrong = sorted({figure.how for figure in found if figure not in right})
-    return right, notes + [f"{how} had a wrong answer, so its figures do not count" for how in wrong]
+    reported, notes = _run_program(peer, task, view)
+    correct = [figure for figure in reported if list(figure.answer) == list(expected)]
+    wrong = sorted({figure.how for figure in reported if figure not in correct})
+    return correct, notes + [f"{how} had a wrong answer, so its figures do not count" for how in wrong]
 
 
-def _reported(peer: Peer, task: Path, view: str) -> tuple[list[Figure], list[str]]:
+def _run_program(peer: Peer, task: Path, view: str) -> tuple[list[Figure], list[str]]:
     command = [str(peer.python), str(PROGRAMS / f"{peer.name}_peer.py"), str(task), view]
     log = task / f"{peer.name}.log"
     with log.open("wb") as errors:
-        # A session of its own, so that what the program started (a JVM, say) can be ended with it.
+        # Its own session, so that the program's children (such as a JVM) can be killed with it.
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=task, start_new_session=True)
-        late = False
+        timed_out = False
         try:
             out, _ = process.communicate(timeout=peer.timeout)
         except subprocess.TimeoutExpired:
-            late = True
+            timed_out = True
         finally:
-            _end(process.pid)
-        if late:
+            _kill_group(process.pid)
+        if timed_out:
             out, _ = process.communicate()
     notes = []
-    if late:
-        notes.append(f"{peer.title} was ended after {peer.timeout:g} s; what it had reported by then counts")
+    if timed_out:
+        notes.append(f"{peer.title} was stopped after {peer.timeout:g} s; the figures it had reported by then count")
     elif process.returncode:
         last = log.read_text(errors="replace").strip().splitlines()[-1:] or [""]
-        notes.append(f"{peer.title} failed ({last[0][:200]}); what it had reported by then counts")
-    return list(_figures(out.decode(errors="replace"))), notes
+        notes.append(f"{peer.title} failed ({last[0][:200]}); the figures it had reported by then count")
+    return list(_parse_figures(out.decode(errors="replace"))), notes
 
 
-def _end(group: int) -> None:
+def _kill_group(group: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
 
 
-def _figures(out: str) -> Iterator[Figure]:
+def _parse_figures(out: str) -> Iterator[Figure]:
     for line in out.splitlines():
         if line.startswith(f"{FIGURE} "):
-            yield Figure.of(json.loads(line.removeprefix(f"{FIGURE} ")))
+            yield Figure.from_json(json.loads(line.removeprefix(f"{FIGURE} ")))

@@ -1,9 +1,9 @@
-"""The operations that Tailrace and every peer are given: made once, with a fixed seed, and kept as Arrow files.
+"""Generates the operations for Tailrace and every peer, with a fixed seed, and stores them as Arrow files.
 
-`ops.arrow`      op (1 put, -1 delete), id, grp, amount, other: in order; each block of 10k touches a key once
+`ops.arrow`      the operations in order: op (1 put, -1 delete), id, grp, amount, other; a block of 10k has distinct ids
 `changes.arrow`  the same as a changelog with before images: kind (of KINDS), id, grp, amount, other
-`table.arrow`    the rows there were before the first operation
-`side.arrow`     what the join joins with: id, grp, price; ten rows for each grp
+`table.arrow`    the rows before the first operation
+`side.arrow`     the other table of the join: id, grp, price; ten rows per grp
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = ("INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE")
 
 @dataclass(frozen=True)
 class Operations:
-    """Tables as in the files, and how many of the changes the first n blocks of operations make."""
+    """The tables of the files. `changes_after[n]` is the number of changes that the first n blocks make."""
 
     table: pa.Table
     ops: pa.Table
@@ -42,61 +42,65 @@ class Operations:
 
 
 def generate(count: int, *, keys: int = KEYS, rows: int = 0, seed: int = 7) -> Operations:
-    """`count` operations on `keys` keys, the first `rows` of which there are: 95% puts, 5% deletes of what is there."""
+    """`count` operations on `keys` keys: 95% puts, 5% deletes of present rows. The first `rows` keys are present."""
     rng = np.random.default_rng(seed)
     values = np.zeros((keys, len(COLUMNS)), np.int64)
-    values[:rows] = _values(rng, rows)
-    there = np.zeros(keys, bool)
-    there[:rows] = True
-    table = _columns(np.arange(rows), values[:rows])
-    ops, changes, after = [], [], [0]
+    values[:rows] = _random_values(rng, rows)
+    is_present = np.zeros(keys, bool)
+    is_present[:rows] = True
+    table = _make_table(np.arange(rows), values[:rows])
+    ops, changes, changes_after = [], [], [0]
     for start in range(0, count, BLOCK):
         chosen = rng.choice(keys, min(BLOCK, count - start, keys), replace=False)
-        gone = chosen[there[chosen]][: len(chosen) // 20]
-        kept = np.setdiff1d(chosen, gone)
-        rng.shuffle(kept)
-        new, was, old = _values(rng, len(kept)), there[kept], values[kept]
-        ops += [_tagged("op", PUT, kept, new), _tagged("op", DELETE, gone, values[gone])]
-        changes.append(_changes(kept, was, old, new, gone, values[gone]))
-        after.append(after[-1] + len(changes[-1]))
-        values[kept], there[kept], there[gone] = new, True, False
+        deleted = chosen[is_present[chosen]][: len(chosen) // 20]
+        put = np.setdiff1d(chosen, deleted)
+        rng.shuffle(put)
+        new, was_present, old = _random_values(rng, len(put)), is_present[put], values[put]
+        ops += [_add_tag("op", PUT, put, new), _add_tag("op", DELETE, deleted, values[deleted])]
+        changes.append(_make_changelog(put, was_present, old, new, deleted, values[deleted]))
+        changes_after.append(changes_after[-1] + len(changes[-1]))
+        values[put], is_present[put], is_present[deleted] = new, True, False
     side = np.arange(GROUPS * MATCHES)
     sides = pa.table({"id": side, "grp": side // MATCHES, "price": rng.integers(0, 1_000, len(side))})
-    together = [pa.concat_tables(parts).combine_chunks() for parts in (ops, changes)]
-    return Operations(table, together[0], together[1], sides, tuple(after))
+    all_ops, all_changes = (pa.concat_tables(parts).combine_chunks() for parts in (ops, changes))
+    return Operations(table, all_ops, all_changes, sides, tuple(changes_after))
 
 
 def final_rows(operations: Operations, count: int) -> pa.Table:
-    """The rows there are after the first `count` operations, found apart from `generate`: a key's last one counts."""
+    """The rows after the first `count` operations: the last operation of each key counts.
+
+    Computed independently of `generate`, as an oracle.
+    """
     ops = operations.ops.slice(0, count).to_pandas()
     start = operations.table.to_pandas().assign(op=PUT)
     last = pd.concat([start, ops], ignore_index=True).drop_duplicates("id", keep="last")
     return pa.Table.from_pandas(last[last.op == PUT][["id", *COLUMNS]], preserve_index=False)
 
 
-def _values(rng: np.random.Generator, count: int) -> np.ndarray:
+def _random_values(rng: np.random.Generator, count: int) -> np.ndarray:
     highest = (GROUPS, 1_000, 1_000_000)
     return np.stack([rng.integers(0, high, count) for high in highest], axis=1)
 
 
-def _columns(ids: np.ndarray, values: np.ndarray) -> pa.Table:
+def _make_table(ids: np.ndarray, values: np.ndarray) -> pa.Table:
     return pa.table({"id": ids.astype(np.int64), **{name: values[:, i] for i, name in enumerate(COLUMNS)}})
 
 
-def _tagged(name: str, tag: int, ids: np.ndarray, values: np.ndarray) -> pa.Table:
-    return _columns(ids, values).add_column(0, name, pa.array(np.full(len(ids), tag, np.int8)))
+def _add_tag(name: str, tag: int, ids: np.ndarray, values: np.ndarray) -> pa.Table:
+    return _make_table(ids, values).add_column(0, name, pa.array(np.full(len(ids), tag, np.int8)))
 
 
-def _changes(
-    kept: np.ndarray, was: np.ndarray, old: np.ndarray, new: np.ndarray, gone: np.ndarray, last: np.ndarray
+def _make_changelog(
+    put: np.ndarray, was_present: np.ndarray, old: np.ndarray, new: np.ndarray, deleted: np.ndarray, last: np.ndarray
 ) -> pa.Table:
     """INSERT, or UPDATE_BEFORE and UPDATE_AFTER next to each other, for each put; DELETE for each delete."""
-    ids = np.repeat(kept, 2)
+    ids = np.repeat(put, 2)
     rows = np.stack([old, new], axis=1).reshape(-1, len(COLUMNS))
-    kinds = np.stack([np.where(was, 1, -1), np.where(was, 2, 0)], axis=1).reshape(-1)  # -1: there was no row before
-    wanted = kinds >= 0
-    table = _columns(np.concatenate([ids[wanted], gone]), np.concatenate([rows[wanted], last]))
+    # Two positions of KINDS for each put. -1 stands for no change: an INSERT has no before image.
+    kinds = np.stack([np.where(was_present, 1, -1), np.where(was_present, 2, 0)], axis=1).reshape(-1)
+    present = kinds >= 0
+    table = _make_table(np.concatenate([ids[present], deleted]), np.concatenate([rows[present], last]))
     names = pa.DictionaryArray.from_arrays(
-        pa.array(np.concatenate([kinds[wanted], np.full(len(gone), 3)]), pa.int32()), pa.array(KINDS)
+        pa.array(np.concatenate([kinds[present], np.full(len(deleted), 3)]), pa.int32()), pa.array(KINDS)
     )
     return table.add_column(0, "kind", names.cast(pa.string()))

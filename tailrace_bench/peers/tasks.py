@@ -1,4 +1,4 @@
-"""What is asked of Tailrace and of every peer: views over operations, and the answers they must have."""
+"""Tasks for Tailrace and every peer: views over operations, and the expected answers."""
 
 from __future__ import annotations
 
@@ -24,31 +24,35 @@ def write_task(
     repeats: int,
     thorough: bool,
 ) -> Task:
-    """Files for a program: the operations, and of each view its name, how many operations, and after how many of them
-    it must be current."""
+    """Writes a task's files to `directory`. A view is (name, number of operations, cycle sizes)."""
     operations.write(directory)
-    made = [
+    view_specs = [
         View(name, count, operations.changes_after[-(-count // BLOCK)], tuple(cycles)) for name, count, cycles in views
     ]
-    task = {"views": [dataclasses.asdict(v) for v in made], "repeats": repeats, "cores": CORES, "thorough": thorough}
+    task = {
+        "views": [dataclasses.asdict(v) for v in view_specs],
+        "repeats": repeats,
+        "cores": CORES,
+        "thorough": thorough,
+    }
     (directory / "task.json").write_text(json.dumps(task))
     return Task.read(directory)
 
 
-def expected(operations: Operations, view: View) -> list[int]:
-    """The answer, computed by Arrow from the rows there are in the end."""
+def expected_answer(operations: Operations, view: View) -> list[int]:
+    """The view's answer, computed by Arrow from the final rows."""
     rows = final_rows(operations, view.operations)
     if view.name == "sum":
-        found = rows.group_by("grp").aggregate([("amount", "sum"), ([], "count_all")])
-        return answer_of(found.select(["grp", "amount_sum", "count_all"]))
+        groups = rows.group_by("grp").aggregate([("amount", "sum"), ([], "count_all")])
+        return answer_of(groups.select(["grp", "amount_sum", "count_all"]))
     if view.name == "extremes":
-        found = rows.group_by("grp").aggregate([("other", "min"), ("other", "max")])
-        return answer_of(found.select(["grp", "other_min", "other_max"]))
+        groups = rows.group_by("grp").aggregate([("other", "min"), ("other", "max")])
+        return answer_of(groups.select(["grp", "other_min", "other_max"]))
     if view.name == "filter":
         return answer_of(rows.filter(pc.less(rows["amount"], 500)).select(["id", "grp", "amount"]))
-    return answer_of(_joined(rows, operations.side))
+    return answer_of(_join_side(rows, operations.side))
 
 
-def _joined(rows: pa.Table, side: pa.Table) -> pa.Table:
+def _join_side(rows: pa.Table, side: pa.Table) -> pa.Table:
     both = rows.join(side.rename_columns(["side", "grp", "price"]), "grp", join_type="inner")
     return both.select(["id", "side", "amount", "price"])

@@ -1,4 +1,4 @@
-"""The report: `docs/benchmarks.md` with its plots and its data, from results."""
+"""Writes `docs/benchmarks.md`, its plots and its data file from results."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from tailrace_bench import papers
-from tailrace_bench.report.page import Measured, page, place
-from tailrace_bench.report.plots import plot
+from tailrace_bench.report.page import PageEntry, render_page, section_order
+from tailrace_bench.report.plots import draw_plot
 from tailrace_bench.results import Result
 
 __all__ = ["write"]
 
-OF_A_RUN = ("commit", "load")  # all else of a machine must be the same for its results to share a page
+HANDWRITTEN = {"TPC-H": "tpch.md", "Profiles": "profiles.md"}  # sections from files in docs/benchmarks, by heading
+
+PER_RUN = ("commit", "load")  # may differ on one page; all other facts about the machine must be the same
 
 
 def write(
@@ -25,49 +27,52 @@ def write(
     quick: bool = False,
     failed: Collection[str] = (),
 ) -> bool:
-    """Write the page, its plots and its data below `docs`; False if these results leave them as they are.
+    """Writes the page, its plots and its data below `docs`. Returns False if nothing changes.
 
-    Results of other experiments stay, if they are of the same machine and versions, so that one experiment can be
-    repeated alone; those of experiments that failed now do not. Quick runs never take the place of full ones, nor
-    take anything away.
+    Earlier results of other experiments stay if machine and versions are the same, so one experiment can be repeated
+    alone. Results of experiments that failed now are removed. A quick run never replaces or removes a full result.
     """
     data = docs / "benchmarks" / "results.json"
-    earlier = _earlier(data, machine)
+    earlier = _read_earlier(data, machine)
     if quick and data.exists() and not earlier:
-        return False  # a page of another machine
-    full = {name for name, measured in earlier.items() if not measured.quick}
+        return False  # the page is of another machine
+    full = {name for name, entry in earlier.items() if not entry.quick}
     run = {"quick": quick, "commit": machine.get("commit", ""), "load": machine.get("load", 0.0)}
-    fresh = {r.name: Measured(papers.beside(r), **run) for r in results if not (quick and r.name in full)}
-    gone = set() if quick else set(failed) & set(earlier)
-    if not fresh and not gone:
+    fresh = {r.name: PageEntry(papers.add_published(r), **run) for r in results if not (quick and r.name in full)}
+    removed = set() if quick else set(failed) & set(earlier)
+    if not fresh and not removed:
         return False
-    kept = {name: measured for name, measured in earlier.items() if name not in gone}
-    shown = sorted({**kept, **fresh}.values(), key=lambda m: place(m.result.name))
-    _write(machine, shown, docs, data)
+    kept = {name: entry for name, entry in earlier.items() if name not in removed}
+    entries = sorted({**kept, **fresh}.values(), key=lambda entry: section_order(entry.result.name))
+    _write_files(machine, entries, docs, data)
     return True
 
 
-def _write(machine: dict[str, Any], shown: Sequence[Measured], docs: Path, data: Path) -> None:
+def _write_files(machine: dict[str, Any], entries: Sequence[PageEntry], docs: Path, data: Path) -> None:
     data.parent.mkdir(parents=True, exist_ok=True)
-    for measured in shown:
-        plot(measured.result, data.parent / f"{measured.result.name}.svg")
-    profiles = data.parent / "profiles.md"
-    by_hand = profiles.read_text() if profiles.exists() else None
-    (docs / "benchmarks.md").write_text(page(machine, shown, by_hand))
-    runs = {m.result.name: {"quick": m.quick, "commit": m.commit, "load": m.load} for m in shown}
-    found = {"machine": machine, "runs": runs, "results": [m.result.json() for m in shown]}
-    data.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    for entry in entries:
+        draw_plot(entry.result, data.parent / f"{entry.result.name}.svg")
+    (docs / "benchmarks.md").write_text(render_page(machine, entries, _read_handwritten(data.parent)))
+    runs = {e.result.name: {"quick": e.quick, "commit": e.commit, "load": e.load} for e in entries}
+    document = {"machine": machine, "runs": runs, "results": [e.result.json() for e in entries]}
+    data.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
-def _earlier(data: Path, machine: dict[str, Any]) -> dict[str, Measured]:
-    """What is there already, by name; nothing if it is of another machine or of other versions."""
+def _read_handwritten(directory: Path) -> dict[str, str]:
+    """Texts of the hand-written sections that exist, by heading."""
+    files = {heading: directory / name for heading, name in HANDWRITTEN.items()}
+    return {heading: file.read_text() for heading, file in files.items() if file.exists()}
+
+
+def _read_earlier(data: Path, machine: dict[str, Any]) -> dict[str, PageEntry]:
+    """The entries of the existing page, by name. Empty if they are of another machine or other versions."""
     if not data.exists():
         return {}
-    found = json.loads(data.read_text())
-    if _lasting(found["machine"]) != _lasting(machine):
+    document = json.loads(data.read_text())
+    if _constant_facts(document["machine"]) != _constant_facts(machine):
         return {}
-    return {r["name"]: Measured(Result.of(r), **found["runs"][r["name"]]) for r in found["results"]}
+    return {r["name"]: PageEntry(Result.from_json(r), **document["runs"][r["name"]]) for r in document["results"]}
 
 
-def _lasting(machine: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in machine.items() if key not in OF_A_RUN}
+def _constant_facts(machine: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in machine.items() if key not in PER_RUN}

@@ -1,4 +1,4 @@
-"""Lines over a numeric axis, each named at its right end."""
+"""Draws lines over a numeric axis, each labelled at its right end."""
 
 from __future__ import annotations
 
@@ -9,52 +9,52 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from tailrace_bench.report.style import GROUND, INK, WIDTH, Look, heading, looks, ranged, tag
+from tailrace_bench.report.style import GROUND, INK, WIDTH, Look, assign_looks, draw_heading, format_spread, line_label
 from tailrace_bench.results import Line, Result
-from tailrace_bench.units import plain, ticked
+from tailrace_bench.units import format_number, format_tick
 
 HEIGHT = 4.4
-LABEL = 26  # characters of a name on one line
-INSIDE = 0.8  # a line that ends left of this share of the axis has its name there
-ROOM = 0.07  # of the axis, for the text of a tick
+LABEL_WIDTH = 26  # characters per line of a label
+INNER_LABEL_LIMIT = 0.8  # a line that ends left of this share of the axis is labelled inside the plot
+TICK_WIDTH = 0.07  # share of the axis that the text of a tick needs
 
 
 def draw(figure: Figure, result: Result) -> None:
     figure.set_size_inches(WIDTH, HEIGHT)
     axes = figure.add_axes((0.09, 0.125, 0.64, 0.715))
-    heading(figure, result.title, result.y, 0.02)
-    _scales(axes, result)
+    draw_heading(figure, result.title, result.y, 0.02)
+    _set_scales(axes, result)
     ends = []
-    for line, look in zip(result.lines, looks(result.lines), strict=True):
-        _stroke(axes, line, look)
+    for line, look in zip(result.lines, assign_looks(result.lines), strict=True):
+        _draw_line(axes, line, look)
         if line.points:
-            ends.append((line.points[-1].y.median, line.points[-1].x, _name(line, result.y), look))
-    _frame(axes, result)
-    _names(figure, axes, ends)
+            ends.append((line.points[-1].y.median, line.points[-1].x, _label(line, result.y), look))
+    _set_ticks(axes, result)
+    _draw_labels(figure, axes, ends)
 
 
-def _name(line: Line, y: str) -> str:
-    """A line's name, with its figure if there is but one."""
+def _label(line: Line, y: str) -> str:
+    """A line's name, with its figure if it has only one point."""
     if len(line.points) > 1:
-        return tag(line)
-    figure = ranged(line.points[0].y, y).replace(" ", "\N{NO-BREAK SPACE}")
-    return f"{tag(line)}: {figure}"
+        return line_label(line)
+    figure = format_spread(line.points[0].y, y).replace(" ", "\N{NO-BREAK SPACE}")
+    return f"{line_label(line)}: {figure}"
 
 
-def _scales(axes: Axes, result: Result) -> None:
+def _set_scales(axes: Axes, result: Result) -> None:
     if result.log_x:
         axes.set_xscale("log")
     if result.log_y:
         axes.set_yscale("log")
     axes.set_xlabel(result.x)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: ticked(value, result.y)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_number(value)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_tick(value, result.y)))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(axis="x", visible=False)
 
 
-def _stroke(axes: Axes, line: Line, look: Look) -> None:
-    dress: dict[str, Any] = {
+def _draw_line(axes: Axes, line: Line, look: Look) -> None:
+    line_style: dict[str, Any] = {
         "color": look.colour,
         "linestyle": look.stroke,
         "linewidth": look.width,
@@ -62,7 +62,7 @@ def _stroke(axes: Axes, line: Line, look: Look) -> None:
     }
     if [p.x for p in line.points] == [""]:
         spread = line.points[0].y
-        axes.axhline(spread.median, **dress)
+        axes.axhline(spread.median, **line_style)
         if spread.most > spread.least:
             axes.axhspan(spread.least, spread.most, color=look.colour, alpha=0.14, linewidth=0)
         return
@@ -72,57 +72,58 @@ def _stroke(axes: Axes, line: Line, look: Look) -> None:
     axes.fill_between(xs, least, most, color=look.colour, alpha=0.14, linewidth=0)
     below = [y - low for y, low in zip(ys, least, strict=True)]
     above = [high - y for y, high in zip(ys, most, strict=True)]
-    marked: dict[str, Any] = {
+    marker_style: dict[str, Any] = {
         "marker": look.mark,
         "markersize": 9 if look.mark == "*" else 5.5,
         "capsize": 2.5,
         "elinewidth": 1,
     }
-    axes.errorbar(xs, ys, yerr=[below, above], **dress, **marked)
+    axes.errorbar(xs, ys, yerr=[below, above], **line_style, **marker_style)
 
 
-def _frame(axes: Axes, result: Result) -> None:
-    """Ticks where was measured; a linear axis starts at nought."""
+def _set_ticks(axes: Axes, result: Result) -> None:
+    """Puts ticks at the measured x values. A linear axis starts at zero."""
     xs = sorted({float(p.x) for line in result.lines for p in line.points if not isinstance(p.x, str)})
     if not result.log_x:
         axes.set_xlim(left=0)
     if not result.log_y:
         axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_locator(FixedLocator(_apart(axes, xs)))
+    axes.xaxis.set_major_locator(FixedLocator(_spaced_ticks(axes, xs)))
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _apart(axes: Axes, xs: list[float]) -> list[float]:
-    """Those of the numbers that have room for their text, from the largest down."""
+def _spaced_ticks(axes: Axes, xs: list[float]) -> list[float]:
+    """The numbers whose tick texts do not overlap, chosen from the largest down."""
     kept: list[float] = []
     for x in reversed(xs):
-        if not kept or _across(axes, kept[-1]) - _across(axes, x) > ROOM:
+        if not kept or _x_share(axes, kept[-1]) - _x_share(axes, x) > TICK_WIDTH:
             kept.append(x)
     return kept
 
 
-def _across(axes: Axes, x: float) -> float:
-    """Where a number is on the x axis, as a share of its length."""
-    axes.get_xlim()  # settles the scale, which is put off until somebody asks
+def _x_share(axes: Axes, x: float) -> float:
+    """The position of a number on the x axis, as a share of its length."""
+    axes.get_xlim()  # forces matplotlib's lazy autoscale
     return float(axes.transAxes.inverted().transform(axes.transData.transform((x, 1)))[0])
 
 
-def _names(figure: Figure, axes: Axes, ends: list[tuple[float, float | str, str, Look]]) -> None:
-    """Each name beside its line's end, moved up or down until none overlaps another, and tied to it by a thin line."""
-    step = 12.5 / (figure.get_figheight() * 72 * axes.get_position().height)  # of one text line, in shares of the axes
+def _draw_labels(figure: Figure, axes: Axes, ends: list[tuple[float, float | str, str, Look]]) -> None:
+    """Draws each label next to its line's end, moved up or down to avoid overlaps and connected by a thin line."""
+    axes_points = figure.get_figheight() * 72 * axes.get_position().height
+    line_height = 12.5 / axes_points  # of one text line, as a share of the axes
     right = axes.get_xlim()[1]
-    axes.get_ylim()  # settles the scale, which is put off until somebody asks
-    wanted = []
+    axes.get_ylim()  # forces matplotlib's lazy autoscale
+    anchors = []
     for y, x, name, look in ends:
-        text = textwrap.wrap(name, LABEL)
+        text = textwrap.wrap(name, LABEL_WIDTH)
         at = axes.transAxes.inverted().transform(axes.transData.transform((right if x == "" else x, y)))
-        if x != "" and at[0] < INSIDE:
-            _inside(axes, "\n".join(text), float(x), y, to_the_left=at[0] > 0.4)
+        if x != "" and at[0] < INNER_LABEL_LIMIT:
+            _draw_inner_label(axes, "\n".join(text), float(x), y, to_the_left=at[0] > 0.4)
             continue
-        wanted.append((float(at[1]), 1.0 if x == "" else float(at[0]), text, look))
-    wanted.sort(key=lambda end: end[0])
-    tops = _placed([(at, len(text) * step + 0.018) for at, _, text, _ in wanted])
-    for (end, across, text, look), place in zip(wanted, tops, strict=True):
+        anchors.append((float(at[1]), 1.0 if x == "" else float(at[0]), text, look))
+    anchors.sort(key=lambda end: end[0])
+    tops = _stack_boxes([(at, len(text) * line_height + 0.018) for at, _, text, _ in anchors])
+    for (end, across, text, look), place in zip(anchors, tops, strict=True):
         axes.annotate(
             "\n".join(text),
             xy=(across, end),
@@ -147,7 +148,7 @@ def _names(figure: Figure, axes: Axes, ends: list[tuple[float, float | str, str,
         )
 
 
-def _inside(axes: Axes, text: str, x: float, y: float, *, to_the_left: bool) -> None:
+def _draw_inner_label(axes: Axes, text: str, x: float, y: float, *, to_the_left: bool) -> None:
     axes.annotate(
         text,
         xy=(x, y),
@@ -161,23 +162,23 @@ def _inside(axes: Axes, text: str, x: float, y: float, *, to_the_left: bool) -> 
     )
 
 
-def _placed(wanted: list[tuple[float, float]]) -> list[float]:
-    """Middles of boxes, near those wanted (in rising order) and without overlap, for (middle, height) of each."""
-    groups: list[tuple[float, list[float]]] = []  # the middle of a stack of boxes, and their heights
-    for middle, height in wanted:
+def _stack_boxes(anchors: list[tuple[float, float]]) -> list[float]:
+    """Middles of non-overlapping boxes, close to the wanted (middle, height) in `anchors`, which is sorted."""
+    groups: list[tuple[float, list[float]]] = []  # stacks of touching boxes: the middle of the stack, and the heights
+    for middle, height in anchors:
         groups.append((middle, [height]))
-        while len(groups) > 1 and _overlap(groups[-2], groups[-1]):
+        while len(groups) > 1 and _overlaps(groups[-2], groups[-1]):
             (a, lower), (b, upper) = groups[-2:]
             share = len(upper) / (len(lower) + len(upper))
             groups[-2:] = [(a * (1 - share) + b * share, lower + upper)]
-    found = []
+    middles = []
     for middle, heights in groups:
         bottom = max(middle - sum(heights) / 2, -0.05)
         for height in heights:
-            found.append(bottom + height / 2)
+            middles.append(bottom + height / 2)
             bottom += height
-    return found
+    return middles
 
 
-def _overlap(below: tuple[float, list[float]], above: tuple[float, list[float]]) -> bool:
+def _overlaps(below: tuple[float, list[float]], above: tuple[float, list[float]]) -> bool:
     return below[0] + sum(below[1]) / 2 > above[0] - sum(above[1]) / 2

@@ -1,17 +1,17 @@
-"""The page of all results, in Markdown."""
+"""Renders the Markdown of `docs/benchmarks.md`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tailrace_bench.report import tables
-from tailrace_bench.report.style import tag
-from tailrace_bench.report.targets import got, summary, verdict, wanted
+from tailrace_bench.report.style import line_label
+from tailrace_bench.report.targets import format_goal, format_got, targets_summary, verdict
 from tailrace_bench.results import Result
 
-# Experiments as the page tells them: against the limit, against others, as the papers asked, how it scales.
+# Sections of the page: compared with limits, with peers, the papers' experiments, scaling.
 ORDER = (
     *("sums", "extremes", "selection", "projection", "join", "selections"),
     *("peers_sum", "peers_extremes", "peers_filter", "peers_join", "peers_size"),
@@ -21,21 +21,22 @@ ORDER = (
 
 INTRODUCTION = """# Benchmarks
 
-Made by `make bench`, plots included. Every workload has a fixed seed and warms up. A figure is the median of its runs,
-with the least and the most in brackets. Every view was verified by recomputation before its figures counted, and
-writes are durable. Limits and peers were measured in the same run as what stands beside them, so on a noisy machine
-their ratios are the steadier part. The papers' numbers are from their texts, of their clusters and their time; those
-called computed follow from the text by the arithmetic in their note."""
+`make bench` writes this page and its plots. Every workload has a fixed seed and a warm-up. A figure is the median of
+its runs, with the minimum and the maximum in brackets. Every view is verified by recomputation before its figures
+count, and all writes are durable. Limits and peers are measured in the same run as Tailrace, so on a noisy machine
+ratios are more reliable than absolute figures. Papers' figures come from their texts and were measured on their
+clusters at their time; lines called "computed" follow from the text by the arithmetic in their note."""
 
 REPEAT = """## How to repeat it
 
 ```
-make bench                       # everything, and this page
-make bench-peers                 # installs the other systems, each in an environment of its own; then make bench
-tailrace bench NAME --quick      # one experiment, small; leaves this page as it is
+make bench-peers                    # installs the other systems, each in its own venv
+make bench                          # runs everything and writes this page
+make bench BENCH="sums --quick"     # runs one experiment with small sizes and keeps this page
 ```
 
-The names are those of the plots. All figures are in [benchmarks/results.json](benchmarks/results.json)."""
+The name of an experiment is the name of its plot. All figures are in
+[benchmarks/results.json](benchmarks/results.json)."""
 
 QUICK = "> From a quick run (`--quick`): small sizes and few repeats. Do not quote these figures."
 
@@ -56,8 +57,8 @@ _MACHINE = {
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A result and the run it is of."""
+class PageEntry:
+    """A result and the run that measured it."""
 
     result: Result
     quick: bool = False
@@ -65,61 +66,64 @@ class Measured:
     load: float = 0.0
 
 
-def page(machine: dict[str, Any], measured: Sequence[Measured], profiles: str | None) -> str:
-    results, quick = [m.result for m in measured], {m.result.name for m in measured if m.quick}
+def render_page(machine: dict[str, Any], entries: Sequence[PageEntry], handwritten: Mapping[str, str]) -> str:
+    """The whole page. `handwritten` are the sections at its end, by heading."""
+    results, quick = [e.result for e in entries], {e.result.name for e in entries if e.quick}
     parts = [INTRODUCTION]
     if quick:
         names = ", ".join(f"[{r.name}](#{r.name})" for r in results if r.name in quick)
-        parts.append(f"> From a quick run, with small sizes and few repeats, not to be quoted: {names}.")
-    parts += ["## Targets", summary(results, quick), "## Machine", _machine(machine), REPEAT, "## Experiments"]
+        parts.append(f"> From a quick run with small sizes and few repeats; do not quote: {names}.")
+    parts += ["## Targets", targets_summary(results, quick), "## Machine", _machine_table(machine), REPEAT]
+    parts.append("## Experiments")
     if absent := [name for name in ORDER if name not in {r.name for r in results}]:
         parts.append(f"Not measured here: {', '.join(absent)}.")
-    parts += [_section(m) for m in measured]
-    if profiles is not None:
-        parts += ["## Profiles", profiles.strip()]
+    parts += [_render_section(entry) for entry in entries]
+    for heading, text in handwritten.items():
+        parts += [f"## {heading}", text.strip()]
     return "\n\n".join(parts) + "\n"
 
 
-def place(name: str) -> tuple[int, str]:
-    """Where the page tells of an experiment: in its order, and last those that it does not know."""
+def section_order(name: str) -> tuple[int, str]:
+    """Sort key of an experiment's section: its place in ORDER, and after those the unknown ones by name."""
     return (ORDER.index(name) if name in ORDER else len(ORDER), name)
 
 
-def _machine(machine: dict[str, Any]) -> str:
-    """Only what is known to be fit for a page: no names of hosts, no paths."""
-    return tables.markdown(["", ""], [[words, str(machine[key])] for key, words in _MACHINE.items() if key in machine])
+def _machine_table(machine: dict[str, Any]) -> str:
+    """Only the facts listed in _MACHINE: a page must not show host names or paths."""
+    rows = [[label, str(machine[key])] for key, label in _MACHINE.items() if key in machine]
+    return tables.markdown_table(["", ""], rows)
 
 
-def _section(measured: Measured) -> str:
-    result = measured.result
+def _render_section(entry: PageEntry) -> str:
+    result = entry.result
     parts = [f'<a id="{result.name}"></a>\n\n### {result.title}', result.question]
-    if measured.quick:
+    if entry.quick:
         parts.append(QUICK)
-    parts += [f"![{result.title}](benchmarks/{result.name}.svg)", _run(measured), tables.figures(result)]
-    if ratios := tables.ratios(result):
-        parts += ["Ours beside limits and peers; above 1, ours is ahead:", ratios]
+    parts += [f"![{result.title}](benchmarks/{result.name}.svg)", _describe_run(entry), tables.figures_table(result)]
+    if ratios := tables.ratios_table(result):
+        parts += ["Ratios of Tailrace to limits and peers; above 1, Tailrace is faster:", ratios]
     if result.targets:
-        said = (f"- {t.what}: {got(t)}, wanted {wanted(t)}, {verdict(t)}." for t in result.targets)
-        parts += ["Targets:", "\n".join(said)]
+        lines = (f"- {t.what}: {format_got(t)}, goal {format_goal(t)}, {verdict(t)}." for t in result.targets)
+        parts += ["Targets:", "\n".join(lines)]
     if result.paper:
         paper = result.paper
         parts.append(f"**The paper.** *{paper.title}*, {paper.figure}. {paper.finding}")
-    if notes := _notes(result):
+    if notes := _collect_notes(result):
         parts += ["Notes:", "\n".join(f"- {note}" for note in notes)]
     return "\n\n".join(parts)
 
 
-def _run(measured: Measured) -> str:
-    """What was measured, beside how much load, of which commit, and for how long."""
-    facts = [f"load {measured.load:g} when its run began"]
-    if measured.commit:
-        facts.append(f"commit {measured.commit}")
-    if measured.result.seconds:
-        facts.append(f"took {measured.result.seconds:.0f} s")
-    return f"Measured: {measured.result.y} ({', '.join(facts)})."
+def _describe_run(entry: PageEntry) -> str:
+    """What was measured, and the load, the commit and the duration of the run."""
+    facts = [f"load {entry.load:g} at the start of the run"]
+    if entry.commit:
+        facts.append(f"commit {entry.commit}")
+    if entry.result.seconds:
+        facts.append(f"took {entry.result.seconds:.0f} s")
+    return f"Measured: {entry.result.y} ({', '.join(facts)})."
 
 
-def _notes(result: Result) -> list[str]:
-    """What a reader must know to compare the lines, then what else there is to know."""
-    lines = [f"{tag(line)}: {line.note}" for line in result.lines if line.note]
+def _collect_notes(result: Result) -> list[str]:
+    """Notes of the lines, which a reader needs to compare them, then those of the result."""
+    lines = [f"{line_label(line)}: {line.note}" for line in result.lines if line.note]
     return lines + list(result.notes)

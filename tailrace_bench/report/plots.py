@@ -1,4 +1,4 @@
-"""A result as a plot: lines over numbers, or horizontal bars over categories."""
+"""Draws the plot of a result: lines over a numeric axis, or horizontal bars over categories."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tailrace_bench.report.style import SETTINGS
 from tailrace_bench.results import Result, Whose
 
 
-def plot(result: Result, file: Path) -> None:
-    """Draw the result into a file; the same result makes the same bytes of SVG."""
+def draw_plot(result: Result, file: Path) -> None:
+    """Draws the result into a file. The same result makes the same SVG bytes."""
     with matplotlib.rc_context(rc=cast(Any, SETTINGS)):
         figure = Figure()
-        FigureCanvasAgg(figure)  # measures text while the figure is laid out
-        (curves if over_numbers(result) else bars).draw(figure, result)
+        FigureCanvasAgg(figure)  # the layout needs a canvas to measure text
+        (curves if has_numeric_axis(result) else bars).draw(figure, result)
         metadata = {"Date": None, "Creator": None, "Title": result.title} if file.suffix == ".svg" else None
         figure.savefig(file, metadata=metadata)
 
 
-def over_numbers(result: Result) -> bool:
-    """Whether the x of what was measured here are numbers, at least two of them."""
+def has_numeric_axis(result: Result) -> bool:
+    """Whether the lines that are not from papers have at least two x values, all of them numbers."""
     xs = {p.x for line in result.lines if line.whose is not Whose.PAPER for p in line.points if p.x != ""}
     return len(xs) > 1 and not any(isinstance(x, str) for x in xs)

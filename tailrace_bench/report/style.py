@@ -1,4 +1,4 @@
-"""How plots look: colours that colour-blind readers can tell apart, on a ground that suits light and dark pages."""
+"""The style of the plots: colours for colour-blind readers, on a background for light and dark pages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from tailrace_bench.results import Line, Spread, Whose
-from tailrace_bench.units import written
+from tailrace_bench.units import format_figure
 
 GROUND, INK, QUIET, FAINT = "#fcfcfa", "#1f2328", "#57606a", "#d8dadd"
 WIDTH = 8.4  # inches; about the width of a page on GitHub
 
 SETTINGS: dict[str, Any] = {
-    "svg.hashsalt": "tailrace",  # the same figures make the same bytes
+    "svg.hashsalt": "tailrace",  # reproducible ids: the same figures make the same bytes
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "Helvetica"],
@@ -54,44 +54,44 @@ class Look:
     front: int
 
 
-def looks(lines: tuple[Line, ...]) -> list[Look]:
-    """A look for each line: by whose it is, and by its place among those of the same."""
+def assign_looks(lines: tuple[Line, ...]) -> list[Look]:
+    """A look for each line, by its origin and its position among the lines of that origin."""
     seen: dict[Whose, int] = {}
-    found = []
+    assigned = []
     for line in lines:
         number = seen.get(line.whose, 0)
         seen[line.whose] = number + 1
         colours, marks = _COLOURS[line.whose], _MARKS[line.whose]
         front = 4 if line.whose is Whose.TAILRACE else 3
         look = (_STROKES[line.whose], marks[number % len(marks)], _WIDTHS[line.whose])
-        found.append(Look(colours[number % len(colours)], *look, front))
-    return found
+        assigned.append(Look(colours[number % len(colours)], *look, front))
+    return assigned
 
 
-def heading(figure: Figure, title: str, subtitle: str, left: float) -> None:
-    """What the plot shows, and below it what its axis of figures measures."""
+def draw_heading(figure: Figure, title: str, subtitle: str, left: float) -> None:
+    """Draws the title, and below it what the plot measures."""
     height = figure.get_figheight()
     figure.text(left, 1 - 0.26 / height, title, fontweight="bold", fontsize=11.5, va="center")
     figure.text(left, 1 - 0.50 / height, subtitle, fontsize=9.5, va="center", color=QUIET)
 
 
-def ranged(spread: Spread, y: str) -> str:
-    """The median of what was measured; of what was published, which has no runs to take it of, the range."""
+def format_spread(spread: Spread, y: str) -> str:
+    """The median of a measurement, or the range of a published figure, which has no runs."""
     if spread.runs or spread.least == spread.most:
-        return written(spread.median, y)
-    return between(spread, y)
+        return format_figure(spread.median, y)
+    return format_range(spread, y)
 
 
-def between(spread: Spread, y: str) -> str:
-    """From the least to the most, with the unit once where it is one."""
-    least, most = written(spread.least, y), written(spread.most, y)
+def format_range(spread: Spread, y: str) -> str:
+    """The least and the most value, with the unit once if both have the same."""
+    least, most = format_figure(spread.least, y), format_figure(spread.most, y)
     if least == most:
         return most
     number, _, unit = least.rpartition(" ")
     return f"{number if number and most.endswith(' ' + unit) else least} to {most}"
 
 
-def tag(line: Line) -> str:
-    """A line's name, with whose it is where the name alone does not tell."""
+def line_label(line: Line) -> str:
+    """A line's name, with its origin if the name does not say it."""
     suffix = {Whose.LIMIT: " (limit)", Whose.PAPER: " (paper)"}.get(line.whose, "")
     return line.name + ("" if suffix.strip(" ()") in line.name.lower() else suffix)

@@ -1,54 +1,54 @@
-"""A result's figures and their ratios as Markdown tables: a row for each line, a column for each x, or turned."""
+"""Markdown tables of a result's figures and ratios: a row per line and a column per x, or transposed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tailrace_bench.report.style import between, ranged, tag
+from tailrace_bench.report.style import format_range, format_spread, line_label
 from tailrace_bench.results import Line, Result, Spread, Whose
-from tailrace_bench.units import plain, unit, written
+from tailrace_bench.units import format_figure, format_number, unit_of
 
-WIDE = 6  # columns of figures that still fit a page
+MAX_COLUMNS = 6  # more columns of figures do not fit a page
 
 X = float | str
 
 
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     cells = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)
 
 
-def figures(result: Result) -> str:
-    """Median and spread of every line at every x."""
-    xs = _xs(result)
-    rows = [[_name(line), *(_cell(at(line, x), result.y) for x in xs)] for line in result.lines]
-    return _turned(result, xs, rows)
+def figures_table(result: Result) -> str:
+    """Median and range of every line at every x."""
+    xs = _x_values(result)
+    rows = [[_name(line), *(_cell(figure_at(line, x), result.y) for x in xs)] for line in result.lines]
+    return _lay_out(result, xs, rows)
 
 
-def ratios(result: Result) -> str:
-    """Ours as shares of each limit, and in multiples of each peer: above 1, ours is the better. Empty if none."""
-    better = unit(result.y).more_is_better
+def ratios_table(result: Result) -> str:
+    """Tailrace as a share of each limit and as a multiple of each peer: above 1, it is faster. Empty if no ratios."""
+    better = unit_of(result.y).more_is_better
     if better is None:
         return ""
-    xs = _xs(result)
+    xs = _x_values(result)
     rows = []
-    for ours in _of(result, Whose.TAILRACE):
-        for other in (*_of(result, Whose.LIMIT), *_of(result, Whose.PEER)):
-            shares = [_ratio(at(ours, x), at(other, x), better) for x in xs]
+    for ours in _lines_of(result, Whose.TAILRACE):
+        for other in (*_lines_of(result, Whose.LIMIT), *_lines_of(result, Whose.PEER)):
+            shares = [_ratio(figure_at(ours, x), figure_at(other, x), better) for x in xs]
             sign = "×" if other.whose is Whose.PEER else ""
             if any(share is not None for share in shares):
-                words = f"{ours.name} beside {other.name}" if sign else f"{ours.name}, share of {other.name}"
-                rows.append([words, *("" if s is None else f"{_short(s)}{sign}" for s in shares)])
-    return _turned(result, xs, rows) if rows else ""
+                heading = f"{ours.name} vs {other.name}" if sign else f"{ours.name}, share of {other.name}"
+                rows.append([heading, *("" if s is None else f"{_format_ratio(s)}{sign}" for s in shares)])
+    return _lay_out(result, xs, rows) if rows else ""
 
 
-def at(line: Line, x: X) -> Spread | None:
-    """A line's figures at an x: those of that point, or those that hold for the whole axis."""
+def figure_at(line: Line, x: X) -> Spread | None:
+    """A line's figures at an x: those of that point, or those for the whole axis."""
     points = {p.x: p.y for p in line.points}
     return points.get(x, points.get(""))
 
 
-def _of(result: Result, whose: Whose) -> list[Line]:
+def _lines_of(result: Result, whose: Whose) -> list[Line]:
     return [line for line in result.lines if line.whose is whose]
 
 
@@ -58,36 +58,36 @@ def _ratio(ours: Spread | None, other: Spread | None, more_is_better: bool) -> f
     return ours.median / other.median if more_is_better else other.median / ours.median
 
 
-def _xs(result: Result) -> list[X]:
-    """Every x there is, numbers in order, categories as they come; a single "" if nothing else."""
-    found = list(dict.fromkeys(p.x for line in result.lines for p in line.points if p.x != ""))
-    if not found:
+def _x_values(result: Result) -> list[X]:
+    """All x values: numbers sorted, categories in order of appearance. [""] if there are none."""
+    xs = list(dict.fromkeys(p.x for line in result.lines for p in line.points if p.x != ""))
+    if not xs:
         return [""]
-    return found if any(isinstance(x, str) for x in found) else sorted(found, key=float)
+    return xs if any(isinstance(x, str) for x in xs) else sorted(xs, key=float)
 
 
 def _name(line: Line) -> str:
-    return f"**{line.name}**" if line.whose is Whose.TAILRACE else tag(line)
+    return f"**{line.name}**" if line.whose is Whose.TAILRACE else line_label(line)
 
 
 def _cell(spread: Spread | None, y: str) -> str:
     if spread is None:
         return ""
-    said = ranged(spread, y)
-    spreads = spread.runs > 1 and written(spread.least, y) != written(spread.most, y)
-    return f"{said} ({between(spread, y)})" if spreads else said
+    text = format_spread(spread, y)
+    has_range = spread.runs > 1 and format_figure(spread.least, y) != format_figure(spread.most, y)
+    return f"{text} ({format_range(spread, y)})" if has_range else text
 
 
-def _short(value: float) -> str:
-    """Two places: more would say more than a ratio of two medians knows."""
+def _format_ratio(value: float) -> str:
+    """Two significant digits: a ratio of two medians is no more precise."""
     if value < 0.001:
         return "< 0.001"
-    return f"{value:.2g}" if value < 0.1 else f"{value:.2f}" if value < 10 else plain(float(f"{value:.2g}"))
+    return f"{value:.2g}" if value < 0.1 else f"{value:.2f}" if value < 10 else format_number(float(f"{value:.2g}"))
 
 
-def _turned(result: Result, xs: list[X], rows: list[list[str]]) -> str:
-    names = ["" if x == "" else x if isinstance(x, str) else plain(x) for x in xs]
-    if len(xs) <= max(WIDE, len(rows)):
-        return markdown([result.x, *names], rows)
+def _lay_out(result: Result, xs: list[X], rows: list[list[str]]) -> str:
+    names = ["" if x == "" else x if isinstance(x, str) else format_number(x) for x in xs]
+    if len(xs) <= max(MAX_COLUMNS, len(rows)):
+        return markdown_table([result.x, *names], rows)
     columns = [row[0] for row in rows]
-    return markdown([result.x, *columns], [[n, *(row[i + 1] for row in rows)] for i, n in enumerate(names)])
+    return markdown_table([result.x, *columns], [[n, *(row[i + 1] for row in rows)] for i, n in enumerate(names)])

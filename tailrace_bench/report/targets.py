@@ -1,37 +1,42 @@
-"""What was aimed at, what came out, and what stands in the way."""
+"""The targets section: goals, measured values, and why targets were missed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
 
-from tailrace_bench.report.tables import markdown
+from tailrace_bench.report.tables import markdown_table
 from tailrace_bench.results import Result, Target
-from tailrace_bench.units import plain
+from tailrace_bench.units import format_number
 
 UNEXPLAINED = "the cause is not known yet."
 
 
-def summary(results: Sequence[Result], quick: Collection[str]) -> str:
-    """All targets in one table, and below it why some were missed. Those of quick runs are shown, but do not count."""
-    found = [(result, target) for result in results for target in result.targets]
-    if not found:
-        return "No benchmark here is held to a target."
+def targets_summary(results: Sequence[Result], quick: Collection[str]) -> str:
+    """A table of all targets, and why some were missed. Targets of quick runs are shown but do not count."""
+    all_targets = [(result, target) for result in results for target in result.targets]
+    if not all_targets:
+        return "No benchmark on this page has a target."
     rows = [
-        [f"[{t.what}](#{r.name})", wanted(t), got(t), verdict(t) + (", in a quick run" if r.name in quick else "")]
-        for r, t in found
+        [
+            f"[{t.what}](#{r.name})",
+            format_goal(t),
+            format_got(t),
+            verdict(t) + (", in a quick run" if r.name in quick else ""),
+        ]
+        for r, t in all_targets
     ]
-    parts = [_count(found, quick), markdown(["target", "wanted", "got", ""], rows)]
-    if missed := [f"- {t.what}: {t.why or UNEXPLAINED}" for _, t in found if not t.met]:
-        parts += ["What stands in the way of those that were missed:", "\n".join(missed)]
+    parts = [_count_met(all_targets, quick), markdown_table(["target", "goal", "measured", ""], rows)]
+    if missed := [f"- {t.what}: {t.why or UNEXPLAINED}" for _, t in all_targets if not t.met]:
+        parts += ["Why targets were missed:", "\n".join(missed)]
     return "\n\n".join(parts)
 
 
-def _count(found: Sequence[tuple[Result, Target]], quick: Collection[str]) -> str:
-    full = [target for result, target in found if result.name not in quick]
-    others = len(found) - len(full)
-    said = f"{sum(t.met for t in full)} of {len(full)} targets are met."
-    return said + (f" {others} more were looked at by a quick run only, which does not count." if others else "")
+def _count_met(all_targets: Sequence[tuple[Result, Target]], quick: Collection[str]) -> str:
+    full = [target for result, target in all_targets if result.name not in quick]
+    others = len(all_targets) - len(full)
+    text = f"{sum(t.met for t in full)} of {len(full)} targets are met."
+    return text + (f" {others} more come from quick runs, which do not count." if others else "")
 
 
 def verdict(target: Target) -> str:
@@ -39,18 +44,18 @@ def verdict(target: Target) -> str:
         return "met"
     if not math.isfinite(target.got):
         return "**not measured**"
-    short = abs(target.got - target.wanted)
+    miss = abs(target.got - target.wanted)
     if not target.wanted:
-        return f"**missed** by {plain(short)}"
-    share = short / abs(target.wanted)
+        return f"**missed** by {format_number(miss)}"
+    share = miss / abs(target.wanted)
     return f"**missed** by {share:.0%}" if share >= 0.01 else "**missed** by less than 1%"
 
 
-def wanted(target: Target) -> str:
-    return f"{'≥' if target.at_least else '≤'} {plain(target.wanted)}"
+def format_goal(target: Target) -> str:
+    return f"{'≥' if target.at_least else '≤'} {format_number(target.wanted)}"
 
 
-def got(target: Target) -> str:
-    """What came out, with more digits where rounding would make a miss look like a hit."""
-    rounded = plain(target.got)
-    return f"{target.got:.6g}" if rounded == plain(target.wanted) and not target.met else rounded
+def format_got(target: Target) -> str:
+    """The measured value, with more digits if rounding would make a miss look like a hit."""
+    rounded = format_number(target.got)
+    return f"{target.got:.6g}" if rounded == format_number(target.wanted) and not target.met else rounded

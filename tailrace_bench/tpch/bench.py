@@ -1,13 +1,12 @@
-"""TPC-H: the epoch that follows a change of 0.1% of all orders, beside Spark's recomputation of the same texts.
+"""TPC-H: epochs that change 0.1% of the orders, compared with Spark's recomputation of the same queries.
 
-    alone        each query as the only view of the store: create it, epochs, recomputations, drop it
-    together     all of them as views of one store: epochs, and rounds in which all are recomputed
+    alone        each query as the only view of the store: create it, time epochs, time recomputations, drop it
+    together     all queries as views of one store: time epochs, and rounds that recompute all of them
 
-Half of the orders of an epoch are new (RF1), half are deleted (RF2), with their lineitems. Later epochs undo what
-earlier ones did, so that in the end the tables hold again what is in the Parquet files that Spark recomputes
-from. Both sides are warm: the first rounds do not count. All is done in one run of one Spark, and what is set
-in relation is measured right after one another.
-Views are compared with Spark's answers in the end, and when all are together also while the tables are changed.
+An epoch inserts new orders (RF1) and deletes as many (RF2), with their lineitems. Later epochs reverse the earlier
+ones, so at the end the tables equal the Parquet files that Spark recomputes from. The first rounds of both sides are
+warm-up. Everything runs in one Spark, and figures of one ratio are measured directly after each other.
+Views are compared with Spark's answers at the end, and with all views together also in the middle of the changes.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ import pyarrow as pa
 import tailrace as tr
 from tailrace import terminal
 from tailrace.errors import TailraceError
-from tailrace_bench.harness import Wrong
-from tailrace_bench.measure import spread, timed
+from tailrace_bench.harness import WrongView
+from tailrace_bench.measure import summarize, time_call
 from tailrace_bench.results import Line, Point, Result, Spread, Whose
 from tailrace_bench.size import Size
 from tailrace_bench.tpch.changes import Changes
@@ -38,14 +37,14 @@ from tailrace_bench.tpch.oracle import Oracle, difference
 from tailrace_bench.tpch.queries import Query, queries
 
 Figures = dict[str, Any]
-SHARE = 0.001  # of the orders, changed in an epoch
-WARM = 2  # rounds that do not count
-ROUNDS = 3  # recomputations that do
-CHANGED = frozenset({"orders", "lineitem"})
+CHANGED_SHARE = 0.001  # of the orders, per epoch
+WARMUP_ROUNDS = 2  # not counted
+MEASURED_ROUNDS = 3  # recomputations that count
+CHANGED_TABLES = frozenset({"orders", "lineitem"})
 
 
-class Measured(NamedTuple):
-    """An epoch, and the writing before it."""
+class EpochTiming(NamedTuple):
+    """One epoch, and the seconds of the writes before it (`writing`)."""
 
     seconds: float
     writing: float
@@ -55,33 +54,33 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Epochs:
-    """Epochs one after another, the first ones to get warm."""
+    """Consecutive epochs. The first WARMUP_ROUNDS do not count."""
 
-    measured: list[Measured]
+    timings: list[EpochTiming]
 
     def __add__(self, later: Epochs) -> Epochs:
-        return Epochs(self.measured + later.measured)
+        return Epochs(self.timings + later.timings)
 
     def figures(self) -> Figures:
-        counted = self.measured[WARM:]
+        counted = self.timings[WARMUP_ROUNDS:]
         return {
-            "epoch_seconds": spread([m.seconds for m in counted]),
-            "write_seconds": spread([m.writing for m in counted]),
-            "operations": round(statistics.median(m.operations for m in counted)),
-            "view_rows": [m.view_rows for m in counted],
+            "epoch_seconds": summarize([t.seconds for t in counted]),
+            "write_seconds": summarize([t.writing for t in counted]),
+            "operations": round(statistics.median(t.operations for t in counted)),
+            "view_rows": [t.view_rows for t in counted],
         }
 
 
 def tpch(size: Size) -> Result:
-    """All 22 queries at a scale factor, each alone and all together."""
-    with _loaded(size.scale) as (db, files, place, loaded):
-        bench = Bench(db, files, place, size.scale)
+    """All 22 queries at one scale factor, each alone and all together."""
+    with _loaded(size.tpch_scale) as (db, files, directory, loaded):
+        bench = Bench(db, files, directory, size.tpch_scale)
         alone = {query.name: figures for query in bench.queries if (figures := bench.alone(query))}
         figures = {
             "rows": loaded[1],
             "load_seconds": round(loaded[0], 2),
             "orders_per_epoch": 2 * bench.half,
-            "warm_rounds": WARM,
+            "warm_rounds": WARMUP_ROUNDS,
             "spark": bench.settings(),
             "queries": alone,
             "medians": _medians(alone),
@@ -89,34 +88,34 @@ def tpch(size: Size) -> Result:
             "refused": bench.refused,
             "wrong": bench.wrong,
         }
-    _show(figures)
+    _print_table(figures)
     if bench.wrong:
-        raise Wrong("; ".join(f"{name}: {reason}" for name, reason in bench.wrong.items()))
-    return _result(size.scale, figures)
+        raise WrongView("; ".join(f"{name}: {reason}" for name, reason in bench.wrong.items()))
+    return _result(size.tpch_scale, figures)
 
 
 def _result(scale: float, figures: Figures) -> Result:
-    """The figures as lines over the queries, those that changes concern, and all together."""
-    listed = {name: found for name, found in figures["queries"].items() if found["touched"]}
-    listed["together"] = figures["together"]
+    """Lines over the queries whose tables change, and over all queries together."""
+    shown = {name: query for name, query in figures["queries"].items() if query["touched"]}
+    shown["together"] = figures["together"]
 
     def points(what: str) -> tuple[Point, ...]:
-        return tuple(Point(name, Spread(**found[what])) for name, found in listed.items())
+        return tuple(Point(name, Spread(**query[what])) for name, query in shown.items())
 
     return Result(
         name="tpch",
         title="TPC-H",
-        question=f"How long is an epoch that changes {SHARE:.1%} of the orders at scale {scale:g}, and how long does "
-        "Spark take to recompute the same query from Parquet files?",
+        question=f"How long does an epoch take that changes {CHANGED_SHARE:.1%} of the orders at scale {scale:g}, and "
+        "how long does Spark take to recompute the same query from Parquet files?",
         x="query",
         y="seconds",
         lines=(
-            Line("Tailrace", Whose.TAILRACE, points("epoch_seconds"), "an epoch, durable"),
-            Line("Spark", Whose.PEER, points("recompute_seconds"), "recomputation; ends with rows in the client"),
+            Line("Tailrace", Whose.TAILRACE, points("epoch_seconds"), "one durable epoch"),
+            Line("Spark", Whose.PEER, points("recompute_seconds"), "recomputation, until the rows are in the client"),
         ),
         notes=(
-            f"Recomputing takes {figures['medians']['ratio']} times as long, in the median over queries.",
-            f"All together take {figures['together']['of_alone']} of the sum of each alone.",
+            f"Recomputation takes {figures['medians']['ratio']} times as long as an epoch, median over the queries.",
+            f"One epoch of all queries takes {figures['together']['of_alone']} of the sum of the epochs of each alone.",
             *(f"Refused: {name}: {reason}" for name, reason in figures["refused"].items()),
         ),
         log_y=True,
@@ -125,43 +124,43 @@ def _result(scale: float, figures: Figures) -> Result:
 
 @contextmanager
 def _loaded(scale: float) -> Iterator[tuple[tr.Database, dict[str, Path], Path, tuple[float, int]]]:
-    """A durable store with the tables, the files they came from, room for more files, and what loading took."""
-    with tempfile.TemporaryDirectory(prefix="tailrace-bench-", ignore_cleanup_errors=True) as made:
-        place = Path(made)
-        files = generate(scale, place / "data")
-        with tr.open(place / "store") as db:
-            loaded = timed(lambda: load(db, files))
+    """A durable store with the tables, their files, a scratch directory, and (seconds, rows) of loading."""
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-", ignore_cleanup_errors=True) as scratch:
+        directory = Path(scratch)
+        files = generate(scale, directory / "data")
+        with tr.open(directory / "store") as db:
+            loaded = time_call(lambda: load(db, files))
             db.refresh()
-            yield db, files, place, loaded
+            yield db, files, directory, loaded
 
 
 class Bench:
-    """The steps. `refused` are queries that could not be made views, `wrong` those that were not right."""
+    """The steps of the benchmark. `refused`: queries that cannot be views. `wrong`: views that differ from Spark."""
 
-    def __init__(self, db: tr.Database, files: dict[str, Path], place: Path, scale: float) -> None:
+    def __init__(self, db: tr.Database, files: dict[str, Path], directory: Path, scale: float) -> None:
         self._db, self._files, self.queries = db, files, queries(scale)
         self._changes = Changes(db, files)
-        self.half = max(1, round(self._changes.orders * SHARE / 2))
-        self._oracle = Oracle(db.spark, place)
+        self.half = max(1, round(self._changes.orders * CHANGED_SHARE / 2))
+        self._oracle = Oracle(db.spark, directory)
         self._oracle.read(files)
         self.refused: dict[str, str] = {}
         self.wrong: dict[str, str] = {}
 
     def settings(self) -> Figures:
-        """What Spark runs with, and what else it recomputes with."""
+        """Spark's settings, and those of the session that recomputes."""
         known = {name: self._db.spark.conf.get(name) for name in ("spark.master", "spark.driver.memory")}
         return {**known, "recomputing": self._oracle.settings}
 
     def alone(self, query: Query) -> Figures | None:
-        """A query as the only view; None if it was refused."""
-        _say(f"  {query.name} alone")
+        """Figures of a query as the only view; None if it was refused."""
+        _log(f"  {query.name} alone")
         building = self._create(query)
         if building is None:
             return None
-        there, back = self._there_and_back()
-        epoch = self._epochs(there + back).figures()
-        touched = bool(query.tables & CHANGED)
-        again = self._recomputed([query])
+        changes, reversals = self._changes_and_reversals()
+        epoch = self._epochs(changes + reversals).figures()
+        touched = bool(query.tables & CHANGED_TABLES)
+        recomputation = self._time_recomputation([query])
         rows = self._db.view(query.name).scan().num_rows
         self._db.drop(query.name)
         return {
@@ -171,118 +170,118 @@ class Bench:
             "rows": rows,
             "build_seconds": round(building, 3),
             **epoch,
-            "recompute_seconds": again,
-            "ratio": round(again["median"] / epoch["epoch_seconds"]["median"], 2) if touched else None,
+            "recompute_seconds": recomputation,
+            "ratio": round(recomputation["median"] / epoch["epoch_seconds"]["median"], 2) if touched else None,
         }
 
     def together(self, alone: dict[str, Figures]) -> Figures:
-        """All queries that could be views, in one store, in one epoch."""
-        _say("  all together")
-        asked = [query for query in self.queries if query.name in alone]
-        building = sum(self._create(query) or 0.0 for query in asked)
-        there, back = self._there_and_back()
-        measured = self._epochs(there)
-        self._oracle.snapshot(self._db, sorted(CHANGED))
-        for query in asked:
+        """Figures of all queries that can be views, in one store and one epoch."""
+        _log("  all together")
+        queries = [query for query in self.queries if query.name in alone]
+        building = sum(self._create(query) or 0.0 for query in queries)
+        changes, reversals = self._changes_and_reversals()
+        first_epochs = self._epochs(changes)
+        self._oracle.snapshot(self._db, sorted(CHANGED_TABLES))
+        for query in queries:
             self._compare(query, self._oracle.answer(query))
         self._oracle.read(self._files)
-        epoch = (measured + self._epochs(back)).figures()
-        again = self._recomputed(asked)
-        summed = sum(alone[query.name]["epoch_seconds"]["median"] for query in asked)
+        epoch = (first_epochs + self._epochs(reversals)).figures()
+        recomputation = self._time_recomputation(queries)
+        summed = sum(alone[query.name]["epoch_seconds"]["median"] for query in queries)
         return {
-            "views": len(asked),
+            "views": len(queries),
             "build_seconds": round(building, 3),
             **epoch,
-            "recompute_seconds": again,
-            "ratio": round(again["median"] / epoch["epoch_seconds"]["median"], 2),
+            "recompute_seconds": recomputation,
+            "ratio": round(recomputation["median"] / epoch["epoch_seconds"]["median"], 2),
             "alone_seconds": round(summed, 4),
             "of_alone": round(epoch["epoch_seconds"]["median"] / summed, 3),
         }
 
     def _create(self, query: Query) -> float | None:
-        """Seconds in which the view was built; None if it was refused."""
+        """Creates the view. Returns the seconds of its build, or None if it was refused."""
         try:
-            return timed(lambda: query.create(self._db))[0]
+            return time_call(lambda: query.create(self._db))[0]
         except TailraceError as error:
             self.refused[query.name] = str(error)
-            _say(f"    refused: {error}")
+            _log(f"    refused: {error}")
             return None
 
-    def _recomputed(self, asked: Sequence[Query]) -> Figures:
-        """Seconds in which Spark answers all of these; the first answers are compared with the views."""
+    def _time_recomputation(self, queries: Sequence[Query]) -> Figures:
+        """Seconds in which Spark answers all of these queries. The first answers are compared with the views."""
         rounds = []
-        for number in range(WARM + ROUNDS):
+        for number in range(WARMUP_ROUNDS + MEASURED_ROUNDS):
             seconds = 0.0
-            for query in asked:
-                taken, answer = timed(partial(self._oracle.answer, query))
-                seconds += taken
+            for query in queries:
+                query_seconds, answer = time_call(partial(self._oracle.answer, query))
+                seconds += query_seconds
                 if number == 0:
                     self._compare(query, answer)
             rounds.append(seconds)
-        return spread(rounds[WARM:])
+        return summarize(rounds[WARMUP_ROUNDS:])
 
     def _compare(self, query: Query, answer: pa.Table) -> None:
-        found = difference(query, self._db.view(query.name).scan(), answer)
-        if found:
-            self.wrong[query.name] = found
-            _say(f"    wrong: {found}")
+        mismatch = difference(query, self._db.view(query.name).scan(), answer)
+        if mismatch:
+            self.wrong[query.name] = mismatch
+            _log(f"    wrong: {mismatch}")
 
     # epochs
 
-    def _there_and_back(self) -> tuple[list[Callable[[], int]], list[Callable[[], int]]]:
-        """As many changes as there are warm rounds, and one; and their opposites: the tables are then as before."""
-        times = WARM + 1
+    def _changes_and_reversals(self) -> tuple[list[Callable[[], int]], list[Callable[[], int]]]:
+        """Changes of the orders, and their reversals, after which the tables are as before."""
+        times = WARMUP_ROUNDS + 1
         fresh = [self._changes.fresh(self.half) for _ in range(times)]
         pairs = list(zip(fresh, self._changes.picks(self.half, times), strict=True))
-        return [self._swapped(new, old) for new, old in pairs], [self._swapped(old, new) for new, old in pairs]
+        return [self._swap(new, old) for new, old in pairs], [self._swap(old, new) for new, old in pairs]
 
-    def _swapped(self, come: Orders, go: Orders) -> Callable[[], int]:
-        return lambda: self._changes.insert(come) + self._changes.delete(go)
+    def _swap(self, inserted: Orders, deleted: Orders) -> Callable[[], int]:
+        return lambda: self._changes.insert(inserted) + self._changes.delete(deleted)
 
     def _epochs(self, changes: Sequence[Callable[[], int]]) -> Epochs:
-        """An epoch after each of these changes."""
-        measured = []
+        """Times an epoch after each of these changes."""
+        timings = []
         for change in changes:
-            writing, operations = timed(change)
-            seconds, epoch = timed(self._db.refresh)
-            measured.append(Measured(seconds, writing, operations, epoch.view_rows))
-        return Epochs(measured)
+            writing, operations = time_call(change)
+            seconds, epoch = time_call(self._db.refresh)
+            timings.append(EpochTiming(seconds, writing, operations, epoch.view_rows))
+        return Epochs(timings)
 
 
 def _medians(alone: dict[str, Figures]) -> Figures:
-    """Over the queries that the changes concern: seconds of epoch and recomputation, and their ratio."""
-    concerned = [found for found in alone.values() if found["touched"]]
+    """Medians over the queries whose tables change: epoch seconds, recomputation seconds, and their ratio."""
+    touched = [query for query in alone.values() if query["touched"]]
     return {
-        "queries": len(concerned),
-        "epoch_seconds": round(statistics.median(found["epoch_seconds"]["median"] for found in concerned), 4),
-        "recompute_seconds": round(statistics.median(found["recompute_seconds"]["median"] for found in concerned), 4),
-        "ratio": round(statistics.median(found["ratio"] for found in concerned), 2),
+        "queries": len(touched),
+        "epoch_seconds": round(statistics.median(query["epoch_seconds"]["median"] for query in touched), 4),
+        "recompute_seconds": round(statistics.median(query["recompute_seconds"]["median"] for query in touched), 4),
+        "ratio": round(statistics.median(query["ratio"] for query in touched), 2),
     }
 
 
-def _say(message: str) -> None:
+def _log(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def _show(figures: Figures) -> None:
-    """The figures as a table, on stderr."""
+def _print_table(figures: Figures) -> None:
+    """Prints the figures as a table to stderr."""
     names = ["query", "needs", "build s", "epoch s", "rows changed", "recompute s", "ratio"]
-    listed = {**figures["queries"], "together": {"needs": "", "touched": True, **figures["together"]}}
+    shown = {**figures["queries"], "together": {"needs": "", "touched": True, **figures["together"]}}
     rows = [
         (
             name,
-            found["needs"] if found["touched"] else "no change",
-            f"{found['build_seconds']:.2f}",
-            f"{found['epoch_seconds']['median']:.3f}",
-            f"{round(statistics.median(found['view_rows'])):,}",
-            f"{found['recompute_seconds']['median']:.3f}",
-            f"{found['ratio']:.1f}" if found["touched"] else "",
+            query["needs"] if query["touched"] else "no change",
+            f"{query['build_seconds']:.2f}",
+            f"{query['epoch_seconds']['median']:.3f}",
+            f"{round(statistics.median(query['view_rows'])):,}",
+            f"{query['recompute_seconds']['median']:.3f}",
+            f"{query['ratio']:.1f}" if query["touched"] else "",
         )
-        for name, found in listed.items()
+        for name, query in shown.items()
     ]
     right = [False, False, True, True, True, True, True]
     terminal.console(stderr=True).print(terminal.grid(names, rows, right))
-    _say(f"median ratio: {figures['medians']['ratio']}; together / sum of alone: {figures['together']['of_alone']}")
+    _log(f"median ratio: {figures['medians']['ratio']}; together / sum of alone: {figures['together']['of_alone']}")
     for kind in ("refused", "wrong"):
         for name, reason in figures[kind].items():
-            _say(f"{kind}: {name}: {reason}")
+            _log(f"{kind}: {name}: {reason}")

@@ -1,8 +1,9 @@
-"""Changes to the loaded tables: the standard's refresh functions, and updates of every table that changes in life.
+"""Changes to the loaded tables: the standard's refresh functions, and updates of six tables.
 
-    RF1   insert new orders with their lineitems        RF2   delete orders with all of theirs
+    RF1   inserts new orders with their lineitems
+    RF2   deletes orders with their lineitems
 
-What is chosen and written depends on the seed alone.
+The same seed makes the same changes.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import pyarrow.parquet as pq
 import tailrace as tr
 from tailrace_bench.tpch.fresh import COMPLAINT, PRIORITIES, Numbers, Orders, Stock, fresh_orders
 
-_COMMENTS = 50_000  # how many of each kind are remembered
+_COMMENTS = 50_000  # comments of each table to draw from
 _BRAZIL, _CANADA, _FRANCE, _GERMANY, _SAUDI_ARABIA = 2, 3, 6, 7, 20
-_SOUGHT: dict[str, list[dict[str, Any]]] = {  # what queries look for in rows that updates are aimed with
+_AIMED_VALUES: dict[str, list[dict[str, Any]]] = {  # values that the queries filter by
     "supplier": [
         {"s_comment": COMPLAINT},
         *({"s_nationkey": nation} for nation in (_BRAZIL, _CANADA, _FRANCE, _GERMANY, _SAUDI_ARABIA)),
@@ -35,14 +36,14 @@ _SOUGHT: dict[str, list[dict[str, Any]]] = {  # what queries look for in rows th
         {"p_name": "forest green lace plum khaki"},
     ],
 }
-_GAP = 8  # dbgen uses the first 8 keys of every 32 and leaves the others to new orders
+_GAP = 8  # dbgen uses the first 8 of every 32 keys and leaves the others for new orders
 
 
 class Changes:
-    """Changes to a store that holds the tables of these files and that nobody else changes.
+    """Changes the tables of a store. The store must hold the tables of these files, and have no other writer.
 
-    `aimed` is the share of changed rows that take on values the queries look for: without it, few rows of a small
-    scale ever concern queries that pick one part in a thousand.
+    `aimed` is the share of changed rows that get values the queries filter by. Without it, at a small scale hardly any
+    change affects queries that select one part in a thousand.
     """
 
     def __init__(self, db: tr.Database, files: dict[str, Path], seed: int = 1, aimed: float = 0.0) -> None:
@@ -51,8 +52,8 @@ class Changes:
         self._keys, self._lines = np.unique(items["l_orderkey"].to_numpy(), return_counts=True)
         free = np.concatenate([self._keys + _GAP * n for n in (1, 2, 3)])
         self._free = self._rng.permutation(free)
-        self._parts, self._customers = _rows(files["part"]), _rows(files["customer"])
-        self._suppliers = _rows(files["supplier"])
+        self._parts, self._customers = _read_table(files["part"]), _read_table(files["customer"])
+        self._suppliers = _read_table(files["supplier"])
         self._partsupp = pq.read_table(files["partsupp"], columns=["ps_partkey", "ps_suppkey"])
         self._wanted = _wanted_parts(self._parts)
         self._stock = Stock(
@@ -67,27 +68,27 @@ class Changes:
 
     @property
     def orders(self) -> int:
-        """How many orders there are."""
+        """The current number of orders."""
         return len(self._keys)
 
     # refresh functions
 
     def rf1(self, count: int) -> int:
-        """Insert new orders with their lineitems; how many operations that is."""
+        """Inserts new orders with their lineitems. Returns the number of operations."""
         return self.insert(self.fresh(count))
 
     def rf2(self, count: int) -> int:
-        """Delete random orders with their lineitems; how many operations that is."""
+        """Deletes random orders with their lineitems. Returns the number of operations."""
         (picked,) = self.picks(count, 1)
         return self.delete(picked)
 
     def fresh(self, count: int) -> Orders:
-        """New orders, not yet inserted."""
+        """Generates new orders without inserting them."""
         keys, self._free = self._free[:count], self._free[count:]
         return fresh_orders(self._rng, self._stock, keys, self._aimed)
 
     def picks(self, count: int, times: int) -> list[Orders]:
-        """Random orders as they are in the tables, several times, none of them twice."""
+        """`times` disjoint sets of `count` random orders, read from the tables."""
         return [self._read(at) for at in self._rng.choice(self.orders, (times, count), replace=False)]
 
     def _read(self, at: Numbers) -> Orders:
@@ -95,37 +96,39 @@ class Changes:
         pairs = [(key, line + 1) for key, n in zip(keys, lines, strict=True) for line in range(n)]
         return Orders(self._db.table("orders").get_many(keys), self._db.table("lineitem").get_many(pairs))
 
-    def insert(self, these: Orders) -> int:
-        keys, lines = np.unique(these.items["l_orderkey"].to_numpy(), return_counts=True)
+    def insert(self, orders: Orders) -> int:
+        keys, lines = np.unique(orders.items["l_orderkey"].to_numpy(), return_counts=True)
         self._keys, self._lines = np.concatenate([self._keys, keys]), np.concatenate([self._lines, lines])
-        done = self._db.table("orders").put_many(these.orders).operations
-        return done + self._db.table("lineitem").put_many(these.items).operations
+        done = self._db.table("orders").put_many(orders.orders).operations
+        return done + self._db.table("lineitem").put_many(orders.items).operations
 
-    def delete(self, these: Orders) -> int:
-        keys = these.orders["o_orderkey"]
-        left = ~np.isin(self._keys, keys.to_numpy())
-        self._keys, self._lines = self._keys[left], self._lines[left]
-        pairs = zip(these.items["l_orderkey"].to_pylist(), these.items["l_linenumber"].to_pylist(), strict=True)
+    def delete(self, orders: Orders) -> int:
+        keys = orders.orders["o_orderkey"]
+        remaining = ~np.isin(self._keys, keys.to_numpy())
+        self._keys, self._lines = self._keys[remaining], self._lines[remaining]
+        pairs = zip(orders.items["l_orderkey"].to_pylist(), orders.items["l_linenumber"].to_pylist(), strict=True)
         done = self._db.table("lineitem").delete_many(list(pairs)).operations
         return done + self._db.table("orders").delete_many(keys.to_pylist()).operations
 
     # updates
 
     def customers(self, count: int) -> int:
-        """Customers get another balance, market segment, nation and phone."""
-        return self._take_on("customer", self._customers, ["c_nationkey", "c_phone", "c_mktsegment"], count)
+        """Updates the balance, market segment, nation and phone of random customers."""
+        return self._copy_columns("customer", self._customers, ["c_nationkey", "c_phone", "c_mktsegment"], count)
 
     def suppliers(self, count: int) -> int:
-        """Suppliers get another balance, nation and phone; customers complain about some."""
-        return self._take_on("supplier", self._suppliers, ["s_nationkey", "s_phone", "s_address", "s_comment"], count)
+        """Updates the balance, nation, phone, address and comment of random suppliers; some get complaints."""
+        return self._copy_columns(
+            "supplier", self._suppliers, ["s_nationkey", "s_phone", "s_address", "s_comment"], count
+        )
 
     def parts(self, count: int) -> int:
-        """Parts get the name, brand, type, size and container of others."""
-        taken = ["p_name", "p_mfgr", "p_brand", "p_type", "p_size", "p_container"]
-        return self._take_on("part", self._parts, taken, count)
+        """Random parts get the name, brand, type, size and container of other parts."""
+        columns = ["p_name", "p_mfgr", "p_brand", "p_type", "p_size", "p_container"]
+        return self._copy_columns("part", self._parts, columns, count)
 
     def partsupp(self, count: int) -> int:
-        """Other costs and quantities at the suppliers of some parts."""
+        """Updates the costs and quantities of random rows of partsupp."""
         number = self._partsupp.num_rows
         at = self._rng.choice(number, min(count, number), replace=False)
         if self._aimed:
@@ -133,26 +136,26 @@ class Changes:
             at = np.unique(np.concatenate([at, wanted[self._rng.random(len(wanted)) < self._aimed]]))
         rows = self._partsupp.take(at).to_pylist()
         for row in rows:
-            row["ps_supplycost"] = self._money(100, 100_000)
+            row["ps_supplycost"] = self._random_money(100, 100_000)
             row["ps_availqty"] = int(self._rng.integers(1, 10_000))
         return self._db.table("partsupp").update_many(rows).operations
 
     def lineitems(self, count: int) -> int:
-        """Other prices, discounts and quantities in the first lines of some orders."""
+        """Updates the price, discount and quantity in the first lineitem of random orders."""
         rows = [
             {
                 "l_orderkey": key,
                 "l_linenumber": 1,
-                "l_extendedprice": self._money(90_000, 10_000_000),
-                "l_discount": self._money(0, 11),
+                "l_extendedprice": self._random_money(90_000, 10_000_000),
+                "l_discount": self._random_money(0, 11),
                 "l_quantity": int(self._rng.integers(1, 51)),
             }
-            for key in self._some_orders(count)
+            for key in self._random_orders(count)
         ]
         return self._db.table("lineitem").update_many(rows).operations
 
     def priorities(self, count: int) -> int:
-        """Other priorities and comments of some orders."""
+        """Updates the priority and comment of random orders."""
         comments = [COMPLAINT, *self._stock.order_comments[:9]]
         rows = [
             {
@@ -160,12 +163,12 @@ class Changes:
                 "o_orderpriority": PRIORITIES[self._rng.integers(len(PRIORITIES))],
                 "o_comment": comments[self._rng.integers(len(comments))],
             }
-            for key in self._some_orders(count)
+            for key in self._random_orders(count)
         ]
         return self._db.table("orders").update_many(rows).operations
 
-    def _take_on(self, name: str, table: pa.Table, columns: Sequence[str], count: int) -> int:
-        """Let random rows of a table take on columns of others of its rows, and a new balance if they have one."""
+    def _copy_columns(self, name: str, table: pa.Table, columns: Sequence[str], count: int) -> int:
+        """Random rows of a table get these columns from other rows, and a new balance if the table has one."""
         key, balance = table.column_names[0], next((c for c in table.column_names if c.endswith("acctbal")), None)
         at = self._rng.choice(table.num_rows, min(count, table.num_rows), replace=False)
         others = table.select(columns).take(self._rng.integers(0, table.num_rows, len(at))).to_pylist()
@@ -173,22 +176,22 @@ class Changes:
         for own, other in zip(table[key].take(at).to_pylist(), others, strict=True):
             row = {key: own, **other}
             if balance:
-                row[balance] = self._money(-99_999, 1_000_000)
-            if name in _SOUGHT and self._rng.random() < self._aimed:
-                row |= _SOUGHT[name][self._rng.integers(len(_SOUGHT[name]))]
+                row[balance] = self._random_money(-99_999, 1_000_000)
+            if name in _AIMED_VALUES and self._rng.random() < self._aimed:
+                row |= _AIMED_VALUES[name][self._rng.integers(len(_AIMED_VALUES[name]))]
             rows.append(row)
         return self._db.table(name).update_many(rows).operations
 
-    def _some_orders(self, count: int) -> list[int]:
+    def _random_orders(self, count: int) -> list[int]:
         keys: list[int] = self._keys[self._rng.choice(self.orders, count, replace=False)].tolist()
         return keys
 
-    def _money(self, least: int, most: int) -> Decimal:
+    def _random_money(self, least: int, most: int) -> Decimal:
         return Decimal(int(self._rng.integers(least, most))).scaleb(-2)
 
 
-def _rows(file: Path) -> pa.Table:
-    """A file's rows, with strings of the kind that Arrow can pick rows of."""
+def _read_table(file: Path) -> pa.Table:
+    """Reads a file, with string views cast to strings: Arrow cannot `take` string views."""
     table = pq.read_table(file)
     plain = [f.with_type(pa.string()) if f.type == pa.string_view() else f for f in table.schema]
     return table.cast(pa.schema(plain))
@@ -201,24 +204,26 @@ def _comments(file: Path, column: str) -> list[str]:
 
 
 def _wanted_parts(parts: pa.Table) -> Numbers:
-    """Keys of the parts that queries 2, 8, 17, 19 and 20 look for, about as many for each: few keys come repeatedly."""
+    """Keys of the parts that queries 2, 8, 17, 19 and 20 select, equally many per query: short lists are repeated."""
     brand, type_, size = parts["p_brand"], parts["p_type"], parts["p_size"]
-    asked = [
+    selected = [
         pc.and_(pc.ends_with(type_, "BRASS"), pc.equal(size, 15)),
         _in(type_, "ECONOMY ANODIZED STEEL"),
         pc.and_(_in(brand, "Brand#23"), _in(parts["p_container"], "MED BOX")),
         pc.and_(_in(brand, "Brand#12", "Brand#23", "Brand#34"), pc.less_equal(size, 5)),
         pc.starts_with(parts["p_name"], "forest"),
     ]
-    found = [keys for which in asked if len(keys := parts["p_partkey"].filter(which).to_numpy())]
-    most = max(map(len, found), default=0)
-    return np.concatenate([np.resize(keys, most) for keys in found]) if found else parts["p_partkey"].to_numpy()
+    key_lists = [keys for mask in selected if len(keys := parts["p_partkey"].filter(mask).to_numpy())]
+    longest = max(map(len, key_lists), default=0)
+    return (
+        np.concatenate([np.resize(keys, longest) for keys in key_lists]) if key_lists else parts["p_partkey"].to_numpy()
+    )
 
 
 def _wanted_suppliers(suppliers: pa.Table) -> Numbers:
-    """Keys of the suppliers that query 21 looks for, those of SAUDI ARABIA, if there are any."""
-    found = suppliers["s_suppkey"].filter(pc.equal(suppliers["s_nationkey"], _SAUDI_ARABIA)).to_numpy()
-    return np.asarray(found if len(found) else suppliers["s_suppkey"].to_numpy())
+    """Keys of the suppliers that query 21 selects, those of SAUDI ARABIA; of all suppliers if it has none."""
+    keys = suppliers["s_suppkey"].filter(pc.equal(suppliers["s_nationkey"], _SAUDI_ARABIA)).to_numpy()
+    return np.asarray(keys if len(keys) else suppliers["s_suppkey"].to_numpy())
 
 
 def _in(column: pa.ChunkedArray, *values: str) -> pa.ChunkedArray:

@@ -1,4 +1,4 @@
-"""The eight tables: made by `tpchgen-cli` as Parquet files, loaded into a store."""
+"""The eight tables: generated as Parquet files by `tpchgen-cli` and loaded into a store."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TABLES = {
 
 
 def generate(scale: float, directory: Path) -> dict[str, Path]:
-    """The files of all eight tables, made unless they are there."""
+    """The files of all eight tables. Existing files are reused."""
     return data.generate(scale, directory, TABLES)
 
 
 def load(db: tr.Database, files: dict[str, Path]) -> int:
-    """Create the tables and fill them; how many rows there are."""
+    """Creates the tables and loads the files. Returns the number of rows."""
     rows = 0
     for name, ddl in TABLES.items():
         db.sql(ddl)

@@ -1,6 +1,6 @@
-"""New orders with their lineitems, as dbgen makes them: its ranges, its rules for dates, flags, prices and suppliers.
+"""Generates new orders with lineitems by dbgen's rules for ranges, dates, flags, prices and suppliers.
 
-Comments are those of orders that exist, so as many of them as of dbgen's speak of special requests.
+Comments are copied from existing orders, so the usual share of them mentions special requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMPLAINT = "the special, express requests of Customer wake; slow Complaints"
 
 @dataclass(frozen=True)
 class Orders:
-    """Orders, and all lineitems of each."""
+    """Orders and all their lineitems."""
 
     orders: pa.Table
     items: pa.Table
@@ -34,7 +34,7 @@ class Orders:
 
 @dataclass(frozen=True)
 class Stock:
-    """What new orders may name: customers, suppliers and parts, those that queries ask for, comments."""
+    """What new orders draw from. `wanted_*` are the keys that the queries select."""
 
     customers: int
     suppliers: int
@@ -46,31 +46,33 @@ class Stock:
 
 
 def fresh_orders(rng: np.random.Generator, stock: Stock, keys: Numbers, aimed: float = 0.0) -> Orders:
-    """One order under each key. A share of them, and of their lineitems, is `aimed` at what the queries look for.
+    """One order per key. `aimed` is the share of orders, and of lineitems, that match what the queries filter by.
 
-    Such an order is large and comes in time, but for what one supplier sends; its customer may be one that else
-    orders nothing. Such a lineitem is of a part that queries ask for, and half of them are of few pieces.
+    An aimed order is large and arrives in time except for one supplier's lineitem. Its customer may be one of the
+    third that otherwise orders nothing. An aimed lineitem has a wanted part, and half of them have a small quantity.
     """
     count = len(keys)
-    at_queries = rng.random(count) < aimed
+    is_aimed = rng.random(count) < aimed
     customers = rng.integers(1, stock.customers + 1, count)
-    customers -= (customers % 3 == 0) & ~at_queries  # a third of all customers never orders anything
+    customers -= (customers % 3 == 0) & ~is_aimed  # a third of all customers never orders anything
     dates = rng.integers(_FIRST, _LAST + 1, count)
-    lines = np.where(at_queries, 7, rng.integers(1, 8, count))
-    of = np.repeat(np.arange(count), lines)
-    items, charges, open_ = _items(rng, stock, keys[of], dates[of], at_queries[of], aimed, _numbered(lines))
-    still_open = np.bincount(of, weights=open_, minlength=count).astype(np.int64)
+    lines = np.where(is_aimed, 7, rng.integers(1, 8, count))
+    order_index = np.repeat(np.arange(count), lines)
+    items, charges, is_open = _items(
+        rng, stock, keys[order_index], dates[order_index], is_aimed[order_index], aimed, _line_numbers(lines)
+    )
+    still_open = np.bincount(order_index, weights=is_open, minlength=count).astype(np.int64)
     status = np.where(still_open == lines, "O", np.where(still_open == 0, "F", "P"))
-    comments = _some(rng, stock.order_comments, count)
-    comments[at_queries] = COMPLAINT
+    comments = _draw(rng, stock.order_comments, count)
+    comments[is_aimed] = COMPLAINT
     orders = pa.table(
         {
             "o_orderkey": keys,
             "o_custkey": customers,
             "o_orderstatus": _strings(status),
-            "o_totalprice": cents(np.bincount(of, weights=charges, minlength=count).round().astype(np.int64)),
+            "o_totalprice": cents(np.bincount(order_index, weights=charges, minlength=count).round().astype(np.int64)),
             "o_orderdate": _days(dates),
-            "o_orderpriority": _strings(_some(rng, PRIORITIES, count)),
+            "o_orderpriority": _strings(_draw(rng, PRIORITIES, count)),
             "o_clerk": pa.array([f"Clerk#{n:09}" for n in rng.integers(1, 1001, count)]),
             "o_shippriority": pa.array(np.zeros(count, np.int32)),
             "o_comment": _strings(comments),
@@ -90,30 +92,30 @@ def _items(
 ) -> tuple[pa.Table, np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.bool_]]]:
     """The lineitems, the charge for each in cents, and whether each is still to be shipped."""
     count = len(keys)
-    at_queries = rng.random(count) < aimed
+    is_aimed = rng.random(count) < aimed
     parts = rng.integers(1, stock.parts + 1, count)
-    parts = np.where(at_queries, rng.choice(stock.wanted_parts, count), parts)
-    late = of_aimed_order & (numbers == 1)
-    which = np.where(late, 0, rng.integers(0, 4, count))
-    parts = np.where(late, _parts_of(rng, stock, count), parts)
-    few = at_queries & (rng.random(count) < 0.5)
-    quantity = np.where(few, rng.integers(1, 4, count), rng.integers(1, 51, count))
+    parts = np.where(is_aimed, rng.choice(stock.wanted_parts, count), parts)
+    is_late = of_aimed_order & (numbers == 1)
+    nth_supplier = np.where(is_late, 0, rng.integers(0, 4, count))
+    parts = np.where(is_late, _parts_of_wanted_suppliers(rng, stock, count), parts)
+    is_small = is_aimed & (rng.random(count) < 0.5)
+    quantity = np.where(is_small, rng.integers(1, 4, count), rng.integers(1, 51, count))
     quantity = np.where(of_aimed_order, rng.integers(40, 51, count), quantity)
     price = quantity * (90_000 + (parts // 10) % 20_001 + 100 * (parts % 1_000))
     discount, tax = rng.integers(0, 11, count), rng.integers(0, 9, count)
     shipped = ordered + rng.integers(1, 122, count)
     received = shipped + rng.integers(1, 31, count)
     committed = ordered + rng.integers(30, 91, count)
-    committed = np.where(of_aimed_order, received + np.where(late, -1, 1), committed)
-    modes, instructions = _some(rng, _MODES, count), _some(rng, _INSTRUCTIONS, count)
-    modes[at_queries], instructions[at_queries] = "AIR", "DELIVER IN PERSON"
+    committed = np.where(of_aimed_order, received + np.where(is_late, -1, 1), committed)
+    modes, instructions = _draw(rng, _MODES, count), _draw(rng, _INSTRUCTIONS, count)
+    modes[is_aimed], instructions[is_aimed] = "AIR", "DELIVER IN PERSON"
     returned = np.where(rng.random(count) < 0.5, "R", "A")
     items = pa.table(
         {
             "l_orderkey": keys,
             "l_linenumber": pa.array(numbers.astype(np.int32)),
             "l_partkey": parts,
-            "l_suppkey": _supplier_of(parts, which, stock.suppliers),
+            "l_suppkey": _supplier_of(parts, nth_supplier, stock.suppliers),
             "l_quantity": cents(quantity * 100),
             "l_extendedprice": cents(price),
             "l_discount": cents(discount),
@@ -125,18 +127,18 @@ def _items(
             "l_receiptdate": _days(received),
             "l_shipinstruct": _strings(instructions),
             "l_shipmode": _strings(modes),
-            "l_comment": _strings(_some(rng, stock.item_comments, count)),
+            "l_comment": _strings(_draw(rng, stock.item_comments, count)),
         }
     )
     return items, price * (100 - discount) * (100 + tax) / 10_000, shipped > _TODAY
 
 
-def _supplier_of(parts: Numbers, which: Numbers, suppliers: int) -> Numbers:
+def _supplier_of(parts: Numbers, nth_supplier: Numbers, suppliers: int) -> Numbers:
     """One of the four suppliers of each part, as in table partsupp."""
-    return (parts + which * (suppliers // 4 + (parts - 1) // suppliers)) % suppliers + 1
+    return (parts + nth_supplier * (suppliers // 4 + (parts - 1) // suppliers)) % suppliers + 1
 
 
-def _parts_of(rng: np.random.Generator, stock: Stock, count: int) -> Numbers:
+def _parts_of_wanted_suppliers(rng: np.random.Generator, stock: Stock, count: int) -> Numbers:
     """Parts whose first supplier is a wanted one."""
     times = rng.integers(1, stock.parts // stock.suppliers, count)
     return rng.choice(stock.wanted_suppliers, count) - 1 + times * stock.suppliers
@@ -148,13 +150,13 @@ def cents(values: Numbers) -> pa.Array:
     return pa.Array.from_buffers(pa.decimal128(15, 2), len(values), [None, pa.py_buffer(words.tobytes())])
 
 
-def _numbered(lines: Numbers) -> Numbers:
+def _line_numbers(lines: Numbers) -> Numbers:
     """1, 2, ... within each order."""
     begins = np.repeat(np.cumsum(lines) - lines, lines)
     return np.arange(lines.sum()) - begins + 1
 
 
-def _some(rng: np.random.Generator, values: Sequence[str], count: int) -> np.ndarray[Any, np.dtype[np.object_]]:
+def _draw(rng: np.random.Generator, values: Sequence[str], count: int) -> np.ndarray[Any, np.dtype[np.object_]]:
     return np.array(values, dtype=object)[rng.integers(0, len(values), count)]
 
 

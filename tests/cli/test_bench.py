@@ -1,13 +1,15 @@
-"""`tailrace bench`: by name, as JSON; what it says of a benchmark that fails, and when it cannot run any."""
+"""`tailrace bench`: runs by name, JSON output, failing benchmarks, and the error without the benchmarks."""
 
 from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from setuptools import find_packages
 from typer.testing import CliRunner
 
 import tailrace as tr
@@ -16,27 +18,28 @@ from tailrace_bench import harness, run
 from tailrace_bench.results import Result
 from tailrace_bench.size import Size
 
+ROOT = Path(__file__).parents[2]
 TINY = Size(
     name="tiny",
     repeats=1,
-    operations=2_000,
-    usual=2_000,
-    rows=1_000,
-    updates=1_000,
-    tables=(500, 1_000),
-    deltas=(100, 200),
+    large_epoch=2_000,
+    medium_epoch=2_000,
+    lmdb_rows=1_000,
+    view_rows=1_000,
+    table_sizes=(500, 1_000),
+    delta_sizes=(100, 200),
     keys=1_000,
-    groups=(10_000,),
-    ratios=((1_000, 100),),
+    group_counts=(10_000,),
+    keys_and_groups=((1_000, 100),),
     join_keys=(100,),
-    exponents=(1.0,),
-    joined=200,
-    queries=4,
-    counts=(10,),
-    rates=(500,),
-    seconds=1,
-    patience=5,
-    scale=0.01,
+    zipf_exponents=(1.0,),
+    join_operations=200,
+    selections=4,
+    view_table_counts=(10,),
+    write_rates=(500,),
+    write_seconds=1,
+    creation_limit=5,
+    tpch_scale=0.01,
 )
 
 
@@ -47,12 +50,12 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_results_go_to_a_file(tmp_path: Path, spark: Any, tiny: None) -> None:
     file = tmp_path / "figures.json"
-    said = CliRunner().invoke(app, ["bench", "sums", "selections", "--quick", "--json", str(file)])
-    assert (said.exit_code, said.stdout) == (0, ""), said.stderr
-    found = json.loads(file.read_text())
-    assert found["machine"]["pyspark"]
-    assert (found["size"], found["failed"]) == ("tiny", {})
-    sums, selections = (Result.of(result) for result in found["results"])
+    command = CliRunner().invoke(app, ["bench", "sums", "selections", "--quick", "--json", str(file)])
+    assert (command.exit_code, command.stdout) == (0, ""), command.stderr
+    document = json.loads(file.read_text())
+    assert document["machine"]["pyspark"]
+    assert (document["size"], document["failed"]) == ("tiny", {})
+    sums, selections = (Result.from_json(result) for result in document["results"])
     assert [(line.name, line.whose) for line in sums.lines] == [
         ("Tailrace", "tailrace"),
         ("log scan in Spark", "limit"),
@@ -60,37 +63,37 @@ def test_results_go_to_a_file(tmp_path: Path, spark: Any, tiny: None) -> None:
     assert [point.x for point in sums.lines[0].points] == [10_000]
     assert sums.targets[0].wanted == 0.6
     assert selections.lines[0].points[0].y.median > 0
-    assert "sums: " in said.stderr
+    assert "sums: " in command.stderr
 
 
-def test_a_benchmark_that_fails_is_reported_and_the_others_go_on(
+def test_a_failing_benchmark_is_reported_and_the_others_continue(
     spark: Any, tiny: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: Size) -> Result:
         raise ValueError("no luck")
 
     monkeypatch.setitem(run.BENCHMARKS, "join", broken)
-    said = CliRunner().invoke(app, ["bench", "join", "limits", "--quick"])
-    assert said.exit_code == 1
-    found = json.loads(said.stdout)
-    assert found["failed"] == {"join": "ValueError: no luck"}
-    assert [result["name"] for result in found["results"]] == ["limits"]
+    command = CliRunner().invoke(app, ["bench", "join", "limits", "--quick"])
+    assert command.exit_code == 1
+    document = json.loads(command.stdout)
+    assert document["failed"] == {"join": "ValueError: no luck"}
+    assert [result["name"] for result in document["results"]] == ["limits"]
 
 
 def test_figures_of_a_wrong_view_do_not_count(tmp_path: Path, spark: Any) -> None:
     with tr.open(tmp_path / "store") as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, amount BIGINT)")
-        harness.create(db, "v", "SELECT id, amount FROM t")
+        harness.create_view(db, "v", "SELECT id, amount FROM t")
         db.table("t").put({"id": 1, "amount": 2})
         db.refresh()
-        harness.check(db)
-        _lose_everything(db)
-        with pytest.raises(harness.Wrong, match="view v is wrong, so its figures do not count"):
-            harness.check(db)
+        harness.verify_views(db)
+        _delete_view_rows(db)
+        with pytest.raises(harness.WrongView, match="view v is wrong, so its figures do not count"):
+            harness.verify_views(db)
 
 
-def _lose_everything(db: tr.Database) -> None:
-    """Take the view's rows away behind the store's back."""
+def _delete_view_rows(db: tr.Database) -> None:
+    """Deletes the view's rows without the store's knowledge."""
     for shard in range(db._store.shards):
         env = db._store.shard(shard).environment  # type: ignore[attr-defined]
         with env.write() as txn:
@@ -103,10 +106,28 @@ def test_an_unknown_benchmark_is_wrong_use() -> None:
     assert "no benchmark named 'nosuch'; there are limits, sums, extremes" in result.stderr
 
 
-def test_benchmarks_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tailrace_bench.run", None)
+def test_without_the_repository_one_error_says_where_the_benchmarks_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.startswith("tailrace_bench")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "tailrace_bench", None)
+    result = CliRunner().invoke(app, ["bench"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: the benchmarks are not part of the installed package;")
+    assert "Clone it and run `make bench`" in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+
+
+def test_a_missing_dependency_of_the_benchmarks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tailrace_bench.run")
+    monkeypatch.delitem(sys.modules, "tailrace_bench.machine", raising=False)
+    monkeypatch.setitem(sys.modules, "psutil", None)
     result = CliRunner().invoke(app, ["bench"])
     assert result.exit_code == 1
-    assert result.stderr.startswith(
-        "error: cannot run benchmarks: tailrace_bench.run is not installed. Run benchmarks from"
-    )
+    assert result.stderr.startswith("error: the benchmarks need psutil, which is not installed; run `make setup`")
+
+
+def test_the_wheel_holds_tailrace_only() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = find_packages(str(ROOT), include=project["tool"]["setuptools"]["packages"]["find"]["include"])
+    assert {name.partition(".")[0] for name in packages} == {"tailrace"}
+    assert "tailrace.cli" in packages

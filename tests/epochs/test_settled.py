@@ -20,7 +20,7 @@ from tailrace.spark import stages
 from tailrace.spark.fragments import Fragment
 from tailrace.store.base import Cut, Write
 from tailrace.store.lmdb import settings
-from tailrace.store.lmdb.store import LmdbStore
+from tailrace.store.lmdb.store import KEY_LIMIT, LmdbStore
 from tailrace.task.assignment import Assignment
 from tailrace.task.program import Fed, Keep, Program, Settle
 from tailrace.types import Column
@@ -58,7 +58,7 @@ class Tasks:
 
     def run(self, answers: dict[int, float], view: int = VIEW, others: Sequence[Callable[[], None]] = ()) -> None:
         """Runs a task that computed `answers`. Group n is in shard n; all view rows are in one shard."""
-        rule = Overtaken(Outputs(Arranged(ANSWERS, COLUMNS, (0,), (0,))), list(others))
+        rule = Overtaken(Outputs(Arranged(ANSWERS, COLUMNS, (0,), (0,), KEY_LIMIT)), list(others))
         fed = pa.table(
             [list(answers), list(answers.values()), [True] * len(answers), list(answers)],
             schema=pa.schema([("_0", pa.int32()), ("_1", pa.float64()), (LIVE, pa.bool_()), (SHARD, pa.int32())]),
@@ -67,7 +67,7 @@ class Tasks:
         operators = (
             (Fed(0), ()),
             (Settle(rule, (fed.schema,), ((),), self.store.shards), (0,)),
-            (Keep(Sink(view, COLUMNS, None), (delta,), ((),), self.store.shards), (1,)),
+            (Keep(Sink(view, COLUMNS, None, KEY_LIMIT), (delta,), ((),), self.store.shards), (1,)),
         )
         program = Program(operators, (2,), (tuple(fed.column_names),), REPORT)
         work = Assignment(self.epoch, self.epoch - 1, NOTHING, NOTHING)

@@ -6,7 +6,8 @@ import pytest
 from sketch import Sketch
 
 from tailrace.plan.nodes import Aggregate, Node, walk
-from tailrace.plan.physical.arrangements import Arrangement, arrangements, fingerprints, is_generic, rule
+from tailrace.plan.physical.arrangements import Arrangement, is_generic, rule
+from tailrace.plan.physical.physical_plan import PhysicalPlan
 from tailrace.plan.physical.zones import placement, view_place, zones
 
 
@@ -151,7 +152,7 @@ def test_one_generic_call_makes_the_aggregate_generic() -> None:
 
 
 def _kinds(sql: str) -> list[list[str]]:
-    return [[a.kind for a in kept] for _, kept in arrangements(Sketch().plan(sql))]
+    return [[a.kind for a in kept] for _, kept in PhysicalPlan(Sketch().plan(sql), ()).arrangements]
 
 
 def test_arrangements_of_each_operator() -> None:
@@ -171,7 +172,7 @@ def test_arrangements_of_each_operator() -> None:
 
 
 def _held(node: Node, kind: str) -> set[Arrangement]:
-    return {a for _, kept in arrangements(node) for a in kept if a.kind == kind}
+    return {a for _, kept in PhysicalPlan(node, ()).arrangements for a in kept if a.kind == kind}
 
 
 def test_views_share_what_they_both_need() -> None:
@@ -180,7 +181,7 @@ def test_views_share_what_they_both_need() -> None:
     two = sketch.plan("select x.a as k, x.b, y.e from u y join t x on y.a = x.b")
     shared = _held(one, "rows") & _held(two, "rows")
     assert len(shared) == 2
-    assert set(fingerprints(one)) == set(fingerprints(two))
+    assert set(PhysicalPlan(one, ()).fingerprints) == set(PhysicalPlan(two, ()).fingerprints)
     low = sketch.plan("select b, min(a) as l from t group by b")
     high = sketch.plan("select b, max(a) as h from t group by b")
     assert _held(low, "values") == _held(high, "values")

@@ -15,7 +15,7 @@ from sketch import NESTED, Sketch
 from tailrace.plan.build.select import Types
 from tailrace.plan.expressions import refs
 from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, OneRow, Project, Scan, TopK, UnionAll, Window
-from tailrace.plan.physical.lower import lowered
+from tailrace.plan.physical.lower import lower_plan
 from tailrace.spark.typer import SparkTyper
 from tailrace.verify.planned import first_rows, windowed
 
@@ -67,7 +67,7 @@ def test_plan_means_its_sql(sql: str, sketch: Sketch, spark: SparkSession) -> No
     assert [c.type for c in planned.columns] == [f.dataType.simpleString() for f in asked.schema]
     assert _rows(_frame(built, spark)) == expected
     assert _rows(_frame(planned, spark)) == expected
-    if (maintained := lowered(planned)) is not planned:
+    if (maintained := lower_plan(planned)) is not planned:
         assert maintained.key in (None, planned.key)
         assert _rows(_frame(maintained, spark)) == expected
     _check_key(planned, expected)

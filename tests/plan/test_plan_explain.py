@@ -8,7 +8,9 @@ from cases import FIXTURES
 from sketch import Sketch
 
 from tailrace.plan.explain import explain_json, explain_tree
-from tailrace.plan.nodes import Node, from_json, to_json
+from tailrace.plan.nodes import from_json, to_json
+from tailrace.plan.physical.physical_plan import PhysicalPlan
+from tailrace.plan.physical.zones import view_place
 
 VIEWS = {
     "spend": "select cust, sum(price) as total, count(*) as n from orders group by cust",
@@ -29,9 +31,10 @@ VIEWS = {
 }
 
 
-def plans() -> dict[str, Node]:
+def plans() -> dict[str, PhysicalPlan]:
     sketch = Sketch()
-    return {name: sketch.plan(sql) for name, sql in VIEWS.items()}
+    nodes = {name: sketch.plan(sql) for name, sql in VIEWS.items()}
+    return {name: PhysicalPlan(node, view_place(node)) for name, node in nodes.items()}
 
 
 def test_explain_tree() -> None:
@@ -50,5 +53,5 @@ def test_explain_json_says_the_same_as_data() -> None:
 
 
 def test_plans_survive_json() -> None:
-    for node in plans().values():
-        assert from_json(json.loads(json.dumps(to_json(node)))) == node
+    for plan in plans().values():
+        assert from_json(json.loads(json.dumps(to_json(plan.logical)))) == plan.logical

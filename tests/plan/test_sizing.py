@@ -36,7 +36,7 @@ def test_what_an_operation_costs_a_view(db: tr.Database) -> None:
     for number, query in enumerate(QUERIES):
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
     views = db._catalog.views
-    found = {view.sql: view.sink.cost for view in views.values() if view.sink is not None}
+    found = {view.sql: view.sink.plan.cost for view in views.values() if view.sink is not None}
     assert [found[views[f"v{number}"].sql] for number in range(len(QUERIES))] == list(QUERIES.values())
 
 

@@ -18,6 +18,7 @@ from tailrace.rules.aggregate import Accumulate
 from tailrace.rules.arranged import Arranged
 from tailrace.rules.extremes import Values
 from tailrace.rules.moments import Moments, moments
+from tailrace.store.lmdb.store import KEY_LIMIT
 from tailrace.types import Column
 
 NUMBERS = np.array([1.5, -2.25, 1e300, 5e-324, float("nan"), float("inf")])
@@ -67,7 +68,9 @@ class Held:
         yield from reversed(list(self.scan(state, low, high)))
 
 
-RULE = Accumulate(1, (Column("g", "string"),), ("bigint", "decimal(38,2)"), 1, 1, (Values(2, "string", True),))
+RULE = Accumulate(
+    1, (Column("g", "string"),), ("bigint", "decimal(38,2)"), 1, 1, (Values(2, "string", True, KEY_LIMIT),), KEY_LIMIT
+)
 
 
 def delta(sign: int) -> pa.Table:
@@ -112,7 +115,7 @@ def test_damaged_accumulators_and_values(data: st.DataObject) -> None:
 @crafted
 @given(data=st.data())
 def test_a_damaged_arrangement(key: tuple[int, ...] | None, data: st.DataObject) -> None:
-    arranged = Arranged(3, (Column("id", "bigint"), Column("name", "string")), key, (1,))
+    arranged = Arranged(3, (Column("id", "bigint"), Column("name", "string")), key, (1,), KEY_LIMIT)
     rows = pa.table({"_0": [1, 2], "_1": ["a", "b"], "_weight": pa.array([1, 1], pa.int64()), "_shard": [0, 0]})
     net = arranged.net(rows)
     keys = arranged.entry_keys(net)

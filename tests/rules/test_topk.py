@@ -16,10 +16,8 @@ from tailrace.plan.nodes import Order, Scan, TopK
 from tailrace.rules.before import Before, spread
 from tailrace.rules.sink import positional
 from tailrace.rules.topk import First
-from tailrace.store.base import Cut
 from tailrace.store.lmdb import settings
-from tailrace.store.lmdb.store import LmdbStore
-from tailrace.task.assignment import Assignment
+from tailrace.store.lmdb.store import KEY_LIMIT, LmdbStore
 from tailrace.types import Column
 
 COLUMNS = (Column("id", "int"), Column("p", "string"), Column("n", "int"), Column("s", "string"))
@@ -58,13 +56,12 @@ class Shard:
         columns = list(zip(*((*row, weight) for row, weight in changes), strict=True)) or [()] * len(schema)
         delta = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
         delta = delta.append_column(SHARD, pa.array([0] * delta.num_rows, pa.int32()))
-        work = Assignment(self.epoch, self.epoch - 1, Cut(0, (0,)), Cut(0, (0,)))
         outs = []
         for _ in range(2):
-            with Counted(self.store, work) as before:
+            with Counted(self.store, self.epoch) as before:
                 out, writes = self.rule.step([delta], before)
             parts = [part for write in writes for _, part in spread(write)]
-            self.store.shard(0).apply(self.epoch, parts, work.keep)
+            self.store.shard(0).apply(self.epoch, parts, self.epoch - 1)
             assert out is not None
             outs.append(Counter({tuple(r.values())[:-1]: r[WEIGHT] for r in out.to_pylist()}))
         assert outs[0] == outs[1]
@@ -121,7 +118,7 @@ def make_rule(keyed: bool, partition: tuple[int, ...], order: Order, *asked: Any
     source = Scan("t", 1, COLUMNS, (0,), (0, 1, 2, 3))
     if not keyed:
         source = Scan("t", 1, (*COLUMNS, Column("key", "int")), (4,), (0, 1, 2, 3))
-    return First.of(TopK(source, partition, order, *asked), STATE)
+    return First.of(TopK(source, partition, order, *asked), STATE, KEY_LIMIT)
 
 
 def random_value(rng: random.Random, long: bool) -> Row:

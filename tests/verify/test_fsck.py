@@ -18,7 +18,8 @@ import tailrace as tr
 from tailrace.database.auditor import Auditor
 from tailrace.epochs.model import INTENT
 from tailrace.errors import EpochFailed
-from tailrace.store.lmdb.shard import Mark, mark_bytes, mark_of
+from tailrace.store.inspection import Mark
+from tailrace.store.lmdb.shard import mark_bytes, mark_of
 from tailrace.store.pins import pinned
 
 FEW = {"totals": damage.VIEWS["totals"], "bag": damage.VIEWS["bag"]}
@@ -192,7 +193,7 @@ def test_a_damaged_log_is_named_never_applied_and_passed_over(db: tr.Database, k
 def test_damaged_notes_of_transactions(db: tr.Database, change: damage.Change) -> None:
     write(db, 5)
     base(db, "transactions", None, change)
-    assert ("notes of transactions", "damaged") in structure(db)
+    assert ("list of transactions", "damaged") in structure(db)
     report = db.audit(repair=True)
     assert report.ok, report
     assert db.status().lag_operations == 0

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tailrace.plan.nodes import Aggregate, Call, Join, Key, Node, TopK, Window, walk
-from tailrace.plan.physical.lower import lowered
 from tailrace.types import INTEGERS, Column, decimal_parts, is_float, is_scalar
 
 Kind = Literal["rows", "accumulators", "values", "outputs", "ordered"]
@@ -87,17 +86,12 @@ def top_arrangement(node: TopK) -> Arrangement:
 
 
 def arrangements(root: Node) -> list[tuple[Node, list[Arrangement]]]:
-    """The stateful nodes of a plan, inputs first, each once, with the state each keeps."""
+    """The stateful nodes of a lowered plan, inputs first, each once, with the states that each keeps."""
     found: dict[str, tuple[Node, list[Arrangement]]] = {}
-    for node in walk(lowered(root)):
+    for node in walk(root):
         if isinstance(node, Stateful):
             found[node.fingerprint] = node, _kept(node)
     return list(found.values())
-
-
-def fingerprints(root: Node) -> list[str]:
-    """The fingerprints of all state a plan needs, each once."""
-    return list(dict.fromkeys(a.fingerprint for _, kept in arrangements(root) for a in kept))
 
 
 def _kept(node: Stateful) -> list[Arrangement]:

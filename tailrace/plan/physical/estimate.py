@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tailrace.plan.nodes import Node, Scan
-from tailrace.plan.physical.arrangements import arrangements
+from tailrace.plan.physical.physical_plan import PhysicalPlan
 from tailrace.plan.policy import Way
 
 # What a row of a delta costs at an operator, by the kind of state it must look into.
@@ -37,9 +37,11 @@ class Estimate:
         return Way("deltas", f"deltas cost {self.deltas:,}, recomputing would cost {self.recompute:,}")
 
 
-def estimate(root: Node, operations: Mapping[int, int], rows: Mapping[int, int], overhead: int = OVERHEAD) -> Estimate:
+def estimate(
+    plan: PhysicalPlan, operations: Mapping[int, int], rows: Mapping[int, int], overhead: int = OVERHEAD
+) -> Estimate:
     """What an epoch with so many operations on each table costs a view whose tables have so many rows."""
-    kinds = {node.fingerprint: [a.kind for a in kept] for node, kept in arrangements(root)}
+    kinds = {node.fingerprint: [a.kind for a in kept] for node, kept in plan.arrangements}
 
     def cost(node: Node, delta: int, bulk: int) -> tuple[int, int]:
         if isinstance(node, Scan):
@@ -49,5 +51,5 @@ def estimate(root: Node, operations: Mapping[int, int], rows: Mapping[int, int],
         parts = [cost(child, delta, bulk + bool(kept)) for child in node.inputs]
         return sum(p[0] for p in parts), sum(p[1] for p in parts)
 
-    deltas, recompute = cost(root, 1, 1)
+    deltas, recompute = cost(plan.logical, 1, 1)
     return Estimate(deltas, recompute + overhead)

@@ -12,13 +12,13 @@ from tailrace.plan.nodes import Join, JoinKind, Node, Project, UnionAll, map_inp
 from tailrace.types import Column, is_scalar
 
 
-def lowered(node: Node) -> Node:
+def lower_plan(node: Node) -> Node:
     """The plan with every join that has a condition made of joins that have none: what is maintained.
 
     Not before, because a rewrite would see, filter and prune the matches twice and differently: as they are, both
     uses are equal nodes and share their states.
     """
-    node = map_inputs(node, lowered)
+    node = map_inputs(node, lower_plan)
     return _completed(node) if isinstance(node, Join) and node.condition is not None else node
 
 

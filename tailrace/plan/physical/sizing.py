@@ -10,13 +10,10 @@ divided, outweighs it. The unit is what a selection does with one row, about 0.3
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
-from tailrace.plan.nodes import Aggregate, Join, Node, TopK, Window, tables, walk
+from tailrace.plan.nodes import Aggregate, Join, Key, Node, TopK, Window, walk
 from tailrace.plan.physical.arrangements import is_generic
-from tailrace.plan.physical.lower import lowered
 from tailrace.plan.physical.slots import plan_slots
 from tailrace.plan.physical.zones import placement
 
@@ -32,27 +29,10 @@ class Cost(NamedTuple):
     exchanges: bool
 
 
-@dataclass(frozen=True)
-class ViewSink:
-    """A view to apply a delta to."""
-
-    state: int
-    root: Node
-    place: tuple[int, ...]
-
-    @cached_property
-    def cost(self) -> Cost:
-        return cost(self.root, self.place)
-
-    @cached_property
-    def tables(self) -> frozenset[int]:
-        return tables(self.root)
-
-
-def cost(root: Node, place: tuple[int, ...]) -> Cost:
-    plan = lowered(root)
-    stateful = [_weight(node) for node in walk(plan) if isinstance(node, Aggregate | Join | TopK | Window)]
-    return Cost(sum(stateful) or LINEAR, bool(stateful) or placement(plan) != place)
+def cost(root: Node, place: Key) -> Cost:
+    """What one operation costs a view with this lowered plan, sharded by the columns at `place`."""
+    stateful = [_weight(node) for node in walk(root) if isinstance(node, Aggregate | Join | TopK | Window)]
+    return Cost(sum(stateful) or LINEAR, bool(stateful) or placement(root) != place)
 
 
 def _weight(node: Aggregate | Join | TopK | Window) -> int:

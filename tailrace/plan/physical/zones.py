@@ -33,7 +33,9 @@ def placement(node: Node) -> Key | None:
     """
     match node:
         case Scan():
-            # The store spreads rows over its nodes by primary key, so that is where their changes are logged.
+            # Changes are logged on the node of the primary key. Other stores log them anywhere.
+            if not node.colocated:
+                return None
             return _moved(node.table_key, {p: i for i, p in reversed(list(enumerate(node.positions)))})
         case Filter(source) | Generate(source):
             return placement(source)

@@ -1,101 +1,143 @@
-"""The structures of a store as they lie on disk, for those who check them: nothing is decoded, nothing trusted."""
+"""The structures of an embedded store as they are on disk, for audits. Nothing that is read is trusted."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
+from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.errors import TailraceError
+from tailrace.store.base import Cut
+from tailrace.store.inspection import UNREADABLE, Inspection, RowAudit, StateRecord
 from tailrace.store.lmdb import log
-from tailrace.store.lmdb.shard import Mark, Undo, mark_of, state_prefix, undo_epochs
-from tailrace.store.lmdb.store import LmdbStore, number_key, row_prefix, scan_prefix
+from tailrace.store.lmdb.shard import Undo, mark_of, state_prefix, undo_epochs
+from tailrace.store.lmdb.store import COUNTS, LmdbStore, row_prefix, scan_prefix
 
 LAST = 2**64 - 1
-# What reading damaged bytes may raise
-UNREADABLE = (TailraceError, pa.ArrowException, OSError, EOFError, struct.error, ValueError, TypeError, KeyError)
+RUN = 10_000  # rows decoded at a time
 
 
-class Base:
-    """Rows, logs, transactions and documents, all in one transaction."""
+class LmdbInspection(Inspection):
+    """Rows, logs, transactions and documents, all in one transaction; shards in one of their own each."""
 
     def __init__(self, store: LmdbStore, txn: Any) -> None:
-        self._store, self._txn, self._databases = store, txn, store._base.databases
+        self._store, self._txn, self._databases = store, txn, store.environment.databases
 
-    def documents(self) -> Iterator[tuple[str, bytes]]:
-        for key, value in scan_prefix(self._txn, self._databases["documents"], b""):
-            yield key.decode(errors="replace"), value
+    def documents(self) -> list[tuple[str, bytes]]:
+        stored = scan_prefix(self._txn, self._databases["documents"], b"")
+        return [(key.decode(errors="replace"), value) for key, value in stored]
 
-    def document(self, name: str) -> bytes | None:
-        value: bytes | None = self._txn.get(name.encode(), db=self._databases["documents"])
-        return value
-
-    def log(self, node: int) -> Iterator[tuple[int, bytes]]:
-        """The entries of a node's log with their offsets."""
-        for key, value in scan_prefix(self._txn, self._databases["log"], struct.pack(">H", node)):
-            yield log.offset_of(key)[1], value
-
-    def notes(self) -> Iterator[tuple[int, bytes]]:
-        """What is noted of transactions, by their numbers."""
+    def transactions(self) -> Iterator[tuple[int, bytes]]:
+        """The notes of transactions, by number."""
         for key, value in scan_prefix(self._txn, self._databases["transactions"], b""):
             yield int.from_bytes(key), value
 
-    def note_only(self, number: int, note: bytes) -> None:
-        """Let this be all that is noted of transactions."""
-        db = self._databases["transactions"]
-        for key in [number_key(n) for n, _ in self.notes()]:
-            self._txn.delete(key, db=db)
-        self._txn.put(number_key(number), note, db=db)
+    def log(self, node: int) -> Iterator[tuple[int, bytes]]:
+        """The entries of a node's log, by offset."""
+        for key, value in scan_prefix(self._txn, self._databases["log"], struct.pack(">H", node)):
+            yield log.offset_of(key)[1], value
 
-    def rows(self, table: TableDef, node: int) -> Iterator[tuple[bytes, bytes]]:
-        prefix = row_prefix(table, node)
-        for key, value in scan_prefix(self._txn, self._databases["rows"], prefix):
-            yield key[len(prefix) :], value
+    def transaction_faults(self, committed: Cut) -> tuple[list[str], tuple[int, ...] | None]:
+        faults: list[str] = []
+        last, ends = committed.transaction, committed.offsets
+        previous: tuple[int, tuple[int, ...]] | None = None
+        for number, value in self.transactions():
+            if len(value) != len(log.encode_note(0.0, 0, committed.offsets)):
+                faults.append(f"transaction {number}: {len(value)} bytes")
+                previous = None
+                continue
+            _, operations, at = log.decode_note(value)
+            if operations != sum(at) or (previous and any(a < b for a, b in zip(at, previous[1], strict=True))):
+                faults.append(f"transaction {number}: its log ends are inconsistent")
+            elif previous and number != previous[0] + 1:
+                faults.append(f"transaction {number} follows {previous[0]}")
+            elif number == committed.transaction and at != committed.offsets:
+                faults.append(f"transaction {number}: its log ends differ from the committed cut")
+            previous = number, at
+            last, ends = number, at
+        if not faults and last < committed.transaction:
+            faults.append(f"transaction {last} is the last, but {committed.transaction} is committed")
+        return faults, None if faults else ends
+
+    def log_faults(
+        self, node: int, start: int, end: int | None, tables: Mapping[int, TableDef]
+    ) -> Iterator[tuple[int, str]]:
+        expected: int | None = None
+        first = True
+        for offset, value in self.log(node):
+            if first and offset > start:
+                yield start, f"the entries up to {offset} are missing"
+            elif expected is not None and offset != expected:
+                yield expected, f"the entries up to {offset} are missing"
+            first = False
+            try:
+                entry = log.decode(node, offset, value)
+                if entry.table in tables:
+                    log.rows_of(entry, tables[entry.table]).validate(full=True)
+                expected = offset + entry.operations
+            except UNREADABLE as error:
+                yield offset, explain(error)
+                expected = None
+        if first:
+            expected = start
+        if end is not None and expected is not None and expected != end:
+            yield expected, f"the entries up to {end} are missing"
+
+    def audit_rows(self, table: TableDef) -> RowAudit:
+        faults: list[str] = []
+        count = 0
+        for node in range(self._store.nodes):
+            prefix, run = row_prefix(table, node), list[tuple[bytes, bytes]]()
+            for key, value in scan_prefix(self._txn, self._databases["rows"], prefix):
+                run.append((key[len(prefix) :], value))
+                if len(run) == RUN:
+                    faults += self._misplaced(table, node, run)
+                    count, run = count + len(run), []
+            faults += self._misplaced(table, node, run)
+            count += len(run)
+        counted = self._txn.get(COUNTS.at(table.id).encode(), db=self._databases["documents"])
+        return RowAudit(faults, count, int(counted or 0))
+
+    def _misplaced(self, table: TableDef, node: int, run: list[tuple[bytes, bytes]]) -> list[str]:
+        """Rows of a node that cannot be read, or are not under their own key and on their own node."""
+        if not run:
+            return []
+        try:
+            rows = table.rows.decode([value for _, value in run])
+            rows.validate(full=True)
+            columns = table.key_columns(rows)
+            keys = self._store.key_limit.shorten(table.keys.encode(columns, len(run))).to_pylist()
+            nodes = hash_buckets(columns, self._store.nodes, len(run))
+        except UNREADABLE as error:
+            if len(run) == 1:
+                return [f"the row under key 0x{run[0][0].hex()}: {explain(error)}"]
+            half = len(run) // 2
+            return self._misplaced(table, node, run[:half]) + self._misplaced(table, node, run[half:])
+        wrong = {i for i, (key, _) in enumerate(run) if key != keys[i]} | set(np.flatnonzero(nodes != node).tolist())
+        return [f"the row under key 0x{run[i][0].hex()} has another key, or belongs to another node" for i in wrong]
+
+    def states(self, shard: int) -> list[StateRecord]:
+        environment = self._store.shard(shard).environment
+        data, undo, marks = (environment.databases[n] for n in ("data", "undo", "marks"))
+        with environment.read() as txn:
+            filled = set(_states(txn, data))
+            numbers = sorted(filled | set(_states(txn, undo)) | set(_states(txn, marks)))
+            return [_record(txn, undo, marks, state, state in filled) for state in numbers]
+
+    def lost_shard_advice(self, shard: int) -> str:
+        return f"Close the store everywhere and remove its directory shards/{shard:03d}"
 
 
-@contextmanager
-def base(store: LmdbStore, *, writing: bool = False) -> Iterator[Base]:
-    with store._base.write() if writing else store._base.read() as txn:
-        yield Base(store, txn)
-
-
-@dataclass(frozen=True)
-class Held:
-    """What a shard has of one state: whether there are entries, its mark, and its undo records.
-
-    `marked` says whether there is a mark at all; one that cannot be read is None. `damaged` are undo records that
-    cannot be read, by epoch, each with the reason.
-    """
-
-    state: int
-    entries: bool
-    marked: bool
-    mark: Mark | None
-    undos: tuple[int, ...]
-    damaged: dict[int, str]
-
-
-def held(store: LmdbStore, shard: int) -> list[Held]:
-    """All states of a shard, in one read transaction."""
-    environment = store.shard(shard).environment
-    data, undo, marks = (environment.databases[n] for n in ("data", "undo", "marks"))
-    with environment.read() as txn:
-        filled = set(_states(txn, data))
-        found = sorted(filled | set(_states(txn, undo)) | set(_states(txn, marks)))
-        return [_held(txn, undo, marks, state, state in filled) for state in found]
-
-
-def _held(txn: Any, undo: Any, marks: Any, state: int, filled: bool) -> Held:
+def _record(txn: Any, undo: Any, marks: Any, state: int, filled: bool) -> StateRecord:
     value = txn.get(state_prefix(state), db=marks)
     with txn.cursor(undo) as cursor:
         undos = tuple(undo_epochs(cursor, state, 0, LAST))
     damaged = {epoch: reason for epoch in undos if (reason := _undo_fault(txn, undo, state, epoch))}
-    return Held(state, filled, value is not None, mark_of(value), undos, damaged)
+    return StateRecord(state, filled, value is not None, mark_of(value), undos, damaged)
 
 
 def _states(txn: Any, db: Any) -> Iterator[int]:
@@ -119,5 +161,11 @@ def _undo_fault(txn: Any, db: Any, state: int, epoch: int) -> str | None:
                 return "its keys are out of order"
             last = key
     except UNREADABLE as error:
-        return str(error).partition("\n")[0] or type(error).__name__
+        return explain(error)
     return None
+
+
+def explain(error: Exception) -> str:
+    """One line about an error that damaged bytes caused."""
+    reason = error.data.get("reason") if isinstance(error, TailraceError) else None
+    return str(reason or error).partition("\n")[0] or type(error).__name__

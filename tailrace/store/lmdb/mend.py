@@ -1,4 +1,4 @@
-"""Putting structures right that are damaged. The caller has the epoch lock.
+"""Repairs of an embedded store's structures.
 
 Marks and undo records say how to get from what a shard holds to what it held at an epoch. Without them what is there
 has to be taken for the committed epoch: whoever mends them computes the state anew afterwards.
@@ -7,32 +7,68 @@ has to be taken for the committed epoch: whoever mends them computes the state a
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tailrace.codec.schema import TableDef
 from tailrace.errors import Corrupt
 from tailrace.store.base import Cut
+from tailrace.store.inspection import UNREADABLE, Mark, Repairs
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.environment import Environment
-from tailrace.store.lmdb.inspect import LAST, UNREADABLE, base
-from tailrace.store.lmdb.shard import Mark, Undo, mark_bytes, mark_of, state_prefix, undo_epochs, undo_keys
-from tailrace.store.lmdb.store import LmdbStore
+from tailrace.store.lmdb.inspect import LAST, LmdbInspection
+from tailrace.store.lmdb.scratch import scratch
+from tailrace.store.lmdb.shard import Undo, mark_bytes, mark_of, state_prefix, undo_epochs, undo_keys
+from tailrace.store.lmdb.store import LmdbStore, number_key
 
 
-def roll_back(store: LmdbStore, epoch: int) -> list[tuple[int, int]]:
-    """Take an epoch that was not committed back, in all shards, by its undo records.
+class LmdbRepairs(Repairs):
+    def __init__(self, store: LmdbStore) -> None:
+        self._store = store
 
-    Readers see what they saw: they had the undo records laid over it. Returned are shard and state of records that
-    were damaged: what is there stays, as if it had been committed.
-    """
-    lost: list[tuple[int, int]] = []
-    for index in range(store.shards):
-        environment = store.shard(index).environment
+    def roll_back(self, epoch: int) -> list[tuple[int, int]]:
+        lost: list[tuple[int, int]] = []
+        for index in range(self._store.shards):
+            environment = self._store.shard(index).environment
+            with environment.write() as txn:
+                marks = txn.cursor(environment.databases["marks"])
+                states = [int.from_bytes(key) for key, value in marks.iternext() if _applied(value, epoch)]
+                lost += [(index, state) for state in states if not _roll_back(txn, environment, state, epoch)]
+        return lost
+
+    def reset_state(self, shard: int, state: int, committed: int) -> None:
+        environment = self._store.shard(shard).environment
+        undo_db = environment.databases["undo"]
         with environment.write() as txn:
-            marks = txn.cursor(environment.databases["marks"])
-            states = [int.from_bytes(key) for key, value in marks.iternext() if _applied(value, epoch)]
-            lost += [(index, state) for state in states if not _roll_back(txn, environment, state, epoch)]
-    return lost
+            with txn.cursor(undo_db) as cursor:
+                epochs = list(undo_epochs(cursor, state, 0, LAST))
+            for epoch in epochs:
+                _remove_undo(txn, undo_db, state, epoch)
+            _mark(txn, environment, state, committed, committed)
+
+    def rebuild_transactions(self, committed: Cut) -> Cut:
+        """The end of each log is that of its last entry. The transactions in between can no longer be told apart."""
+        with self._store.environment.write() as txn:
+            stored = LmdbInspection(self._store, txn)
+            numbers = [number for number, _ in stored.transactions()]
+            newest, ends = max([committed.transaction, *numbers]), list(committed.offsets)
+            for node in range(self._store.nodes):
+                for offset, value in stored.log(node):
+                    operations, transaction = _told(node, offset, value)
+                    ends[node] = max(ends[node], offset + operations)
+                    newest = max(newest, transaction)
+            db = self._store.environment.databases["transactions"]
+            for number in numbers:
+                txn.delete(number_key(number), db=db)
+            txn.put(number_key(newest), log.encode_note(time.time(), sum(ends), ends), db=db)
+        return Cut(newest, tuple(ends))
+
+    def add_to_count(self, table: TableDef, rows: int) -> None:
+        with self._store.environment.write() as txn:
+            self._store.add_count(txn, table, rows)
+
+    def scratch(self) -> AbstractContextManager[LmdbStore]:
+        return scratch(self._store)
 
 
 def _applied(value: bytes, epoch: int) -> bool:
@@ -60,18 +96,6 @@ def _roll_back(txn: Any, environment: Environment, state: int, epoch: int) -> bo
     return olds is not None
 
 
-def mend_state(store: LmdbStore, shard: int, state: int, committed: int) -> None:
-    """Let what a shard has of a state be what it held at the committed epoch, and the oldest that can be read."""
-    environment = store.shard(shard).environment
-    undo_db = environment.databases["undo"]
-    with environment.write() as txn:
-        with txn.cursor(undo_db) as cursor:
-            epochs = list(undo_epochs(cursor, state, 0, LAST))
-        for epoch in epochs:
-            _remove_undo(txn, undo_db, state, epoch)
-        _mark(txn, environment, state, committed, committed)
-
-
 def _remove_undo(txn: Any, db: Any, state: int, epoch: int) -> None:
     for key in undo_keys(txn, db, state, epoch):
         txn.delete(key, db=db)
@@ -85,24 +109,6 @@ def _mark(txn: Any, environment: Environment, state: int, applied: int, oldest: 
     txn.put(state_prefix(state), mark_bytes(mark), db=environment.databases["marks"])
 
 
-def mend_notes(store: LmdbStore, done: Cut) -> Cut:
-    """Write what is noted of transactions anew: one note, of the last of them. The cut that it stands for.
-
-    Where each log ends, its last entry tells; the transactions in between can no longer be told apart.
-    """
-    with base(store, writing=True) as found:
-        numbers = [done.transaction, *(number for number, _ in found.notes())]
-        ends = list(done.offsets)
-        for node in range(store.nodes):
-            for offset, value in found.log(node):
-                operations, transaction = _told(node, offset, value)
-                ends[node] = max(ends[node], offset + operations)
-                numbers.append(transaction)
-        last = max(numbers)
-        found.note_only(last, log.encode_note(time.time(), sum(ends), ends))
-    return Cut(last, tuple(ends))
-
-
 def _told(node: int, offset: int, value: bytes) -> tuple[int, int]:
     """Operations and transaction of an entry; of a damaged one as few as there can be."""
     try:
@@ -110,9 +116,3 @@ def _told(node: int, offset: int, value: bytes) -> tuple[int, int]:
     except Corrupt:
         return 1, 0
     return entry.operations, entry.transaction
-
-
-def mend_count(store: LmdbStore, table: TableDef, more: int) -> None:
-    """Add to the number of rows that is noted of a table."""
-    with store._base.write() as txn:
-        store._add_count(txn, table, more)

@@ -17,14 +17,16 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from tailrace import faults
 from tailrace.codec import arrays, batches
+from tailrace.codec.keys import after_prefix, prefix_range
 from tailrace.errors import Corrupt, Fenced, SnapshotGone
 from tailrace.store.base import Shard, ShardSnapshot, Write
+from tailrace.store.inspection import Mark
 from tailrace.store.lmdb.environment import Environment
 
 DATABASES = ("data", "undo", "marks", "fence")
@@ -43,11 +45,6 @@ _TERM = b"term"
 _UNDO = pa.schema([pa.field("key", pa.large_binary()), pa.field("old", pa.large_binary())])
 
 
-class Mark(NamedTuple):
-    applied: int
-    oldest: int
-
-
 def mark_of(value: bytes | None) -> Mark | None:
     """The mark that a value stands for; None if there is none, or none that can be read."""
     return Mark(*_MARK.unpack(value)) if value is not None and len(value) == _MARK.size else None
@@ -60,17 +57,6 @@ def mark_bytes(mark: Mark) -> bytes:
 def state_prefix(state: int) -> bytes:
     """What all keys of a state begin with."""
     return _STATE.pack(state)
-
-
-def _after(prefix: bytes) -> bytes | None:
-    """The first byte string greater than all that start with `prefix`."""
-    stripped = prefix.rstrip(b"\xff")
-    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
-
-
-def prefix_range(prefix: bytes) -> tuple[bytes, bytes | None]:
-    """The bounds [low, high) of all keys that start with `prefix`."""
-    return prefix, _after(prefix)
 
 
 def undo_epochs(cursor: Any, state: int, first: int, last: int) -> Iterator[int]:
@@ -245,7 +231,7 @@ class LmdbShardSnapshot(ShardSnapshot):
 
     def _scan_data(self, state: int, low: bytes, high: bytes | None, size: int) -> Iterator[list[tuple[bytes, bytes]]]:
         prefix = _STATE.pack(state)
-        stop = prefix + high if high is not None else _after(prefix)
+        stop = prefix + high if high is not None else after_prefix(prefix)
         cursor = self._txn.cursor(self._data)
         if not cursor.set_range(prefix + low):
             return
@@ -281,7 +267,7 @@ class LmdbShardSnapshot(ShardSnapshot):
             return
         prefix = _STATE.pack(state)
         cursor = self._txn.cursor(self._data)
-        stop = prefix + high if high is not None else _after(prefix)
+        stop = prefix + high if high is not None else after_prefix(prefix)
         beyond = stop is not None and cursor.set_range(stop)
         positioned = cursor.prev() if beyond else cursor.last()
         if not positioned:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,19 +23,21 @@ import pyarrow as pa
 
 from tailrace import faults
 from tailrace.codec import arrays
+from tailrace.codec.keys import prefix_range
 from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.codec.sorting import order
 from tailrace.errors import BadPosition, Conflict, Corrupt, Fenced, NoSuchRow, OffsetGap
 from tailrace.store import documents
-from tailrace.store.base import Change, Cut, Past, Position, Store, Written
+from tailrace.store.base import Capability, Change, Cut, Past, Position, Store, Written
 from tailrace.store.documents import Changes, Count, Kind
+from tailrace.store.inspection import Inspection, Repairs
+from tailrace.store.key_limit import KeyLimit
 from tailrace.store.lmdb import log
-from tailrace.store.lmdb.clip import clip, clip_one
 from tailrace.store.lmdb.environment import Environment, acquire, release
 from tailrace.store.lmdb.lock import held, holder
 from tailrace.store.lmdb.settings import read_settings
-from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range, prefix_range
+from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range
 from tailrace.store.locks import TERM, Holder, LockName
 from tailrace.store.reference import StoreRef
 
@@ -43,6 +45,7 @@ _ROW = struct.Struct(">IH")
 _NUMBER = struct.Struct(">Q")
 COUNTS: Kind[int] = Kind("count:", Count, expendable=True)  # rows of each table
 T = TypeVar("T")
+KEY_LIMIT = KeyLimit(whole=480, part=232)  # LMDB keys have at most 511 bytes; the rest is for prefixes
 
 
 def row_prefix(table: TableDef, node: int) -> bytes:
@@ -56,6 +59,10 @@ def number_key(transaction: int) -> bytes:
 
 
 class LmdbStore(Store):
+    key_limit = KEY_LIMIT
+    hashes_keys = True
+    capabilities = frozenset(Capability)
+
     def __init__(self, path: Path) -> None:
         self.settings = read_settings(path)
         self.path = str(path.resolve())
@@ -70,6 +77,23 @@ class LmdbStore(Store):
 
     def _open(self, path: Path, names: tuple[str, ...]) -> Environment:
         return acquire(path, names, self.settings.map_size, self.settings.durable)
+
+    @property
+    def environment(self) -> Environment:
+        """The LMDB environment of rows, logs and documents, for inspections and repairs."""
+        return self._base
+
+    @contextmanager
+    def inspect(self) -> Iterator[Inspection]:
+        from tailrace.store.lmdb.inspect import LmdbInspection
+
+        with self._base.read() as txn:
+            yield LmdbInspection(self, txn)
+
+    def repairs(self) -> Repairs:
+        from tailrace.store.lmdb.mend import LmdbRepairs
+
+        return LmdbRepairs(self)
 
     # documents
 
@@ -126,7 +150,7 @@ class LmdbStore(Store):
                 if keys:
                     self._put_rows(txn, change, keys, afters)
                     ends = self._append(txn, change.table, number + 1, ends, befores, afters)
-                    self._add_count(txn, change.table, (afters.num_rows if afters else 0) - befores.num_rows)
+                    self.add_count(txn, change.table, (afters.num_rows if afters else 0) - befores.num_rows)
                     done += len(keys)
             if done:
                 note = log.encode_note(time.time(), operations + done, ends)
@@ -153,7 +177,7 @@ class LmdbStore(Store):
         """The keys that change, in order; their rows before (those there were) and after (None: deleted)."""
         table, rows = change.table, change.rows
         nodes = hash_buckets(table.key_columns(rows), self.nodes, rows.num_rows)
-        user_keys = clip(table.keys.encode(table.key_columns(rows), rows.num_rows))
+        user_keys = self.key_limit.shorten(table.keys.encode(table.key_columns(rows), rows.num_rows))
         prefixes = pa.array([_ROW.pack(table.id, n) for n in range(self.nodes)], pa.large_binary())
         keys = arrays.join_cells([prefixes.take(pa.array(nodes)), user_keys])
         last = order(keys).lasts  # of several rows with one key the last counts
@@ -229,7 +253,7 @@ class LmdbStore(Store):
         for node, end in enumerate(ends):
             later = list(self._entries(txn, table, node, past.ends[node], end))
             for key, row in log.befores(later, table).items():
-                past.rows.setdefault(clip_one(key), row)
+                past.rows.setdefault(self.key_limit.shorten_one(key), row)
             past.ends[node] = end
 
     def count(self, table: TableDef) -> int:
@@ -241,7 +265,7 @@ class LmdbStore(Store):
         value = txn.get(name.encode(), db=self._documents)
         return COUNTS.decode(name, value, self.nodes) if value else 0
 
-    def _add_count(self, txn: Any, table: TableDef, more: int) -> None:
+    def add_count(self, txn: Any, table: TableDef, more: int) -> None:
         if more:
             count = str(self._count(txn, table) + more)
             txn.put(COUNTS.at(table.id).encode(), count.encode(), db=self._documents)
@@ -262,7 +286,7 @@ class LmdbStore(Store):
             if cut is not None:
                 newest = self._last(txn)[3][node]  # all the way: where the log was trimmed, rows now are not rows then
                 later = list(self._entries(txn, table, node, cut.offsets[node], newest))
-                befores = ((clip_one(k), row) for k, row in log.befores(later, table).items())
+                befores = ((self.key_limit.shorten_one(k), row) for k, row in log.befores(later, table).items())
                 overlay = {k: row for k, row in befores if k > after and (upto is None or k <= upto)}
             run: list[bytes] = []
             for key, value in self._after(txn, table, node, after):

@@ -13,31 +13,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from tailrace.catalog.catalog import Catalog
-from tailrace.codec.murmur import hash_buckets
-from tailrace.codec.schema import TableDef
 from tailrace.errors import StoreError, TailraceError
 from tailrace.store import documents
-from tailrace.store.base import Cut
+from tailrace.store.base import Cut, Store
 from tailrace.store.commits import COMMITTED, committed
 from tailrace.store.documents import KINDS, kind_of
-from tailrace.store.lmdb import inspect, log
-from tailrace.store.lmdb.clip import clip
-from tailrace.store.lmdb.inspect import UNREADABLE, Base, Held
-from tailrace.store.lmdb.store import LmdbStore
+from tailrace.store.inspection import UNREADABLE, StateRecord
 from tailrace.verify.audit.findings import EXAMPLES, REPAIR, Finding
 from tailrace.verify.audit.state_names import State, on_their_way, states
 
-RUN = 10_000  # rows decoded at a time
 _BACKUP = "Nothing else says what it was: restore a backup"
 
 
-def fsck_documents(store: LmdbStore) -> list[Finding]:
-    """Documents that cannot be read. Those that the catalog is made of leave nothing else to be done."""
-    with inspect.base(store) as found:
-        stored = list(found.documents())
+def fsck_documents(store: Store) -> list[Finding]:
+    """Documents that cannot be read. Without those of the catalog, nothing else can be checked."""
+    with store.inspect() as inspection:
+        stored = inspection.documents()
     findings = []
     for name, data in stored:
         kind = kind_of(name)
@@ -45,36 +37,39 @@ def fsck_documents(store: LmdbStore) -> list[Finding]:
             documents.decode(name, data, Any) if kind is None else kind.decode(name, data, store.nodes)
         except UNREADABLE as error:
             mends = kind is not None and kind.expendable
-            advice = "`tailrace audit --repair` does without it" if mends else _BACKUP
+            advice = "`tailrace audit --repair` removes it; it is rebuilt or not needed" if mends else _BACKUP
             findings.append(
                 Finding(f"document {name}", "damaged", 1, advice, (_said(error),), (), mends, ("document", name))
             )
     return findings
 
 
-def fsck_logs(store: LmdbStore, catalog: Catalog) -> list[Finding]:
-    """Damage to logs and to what is noted of transactions."""
+def fsck_logs(store: Store, catalog: Catalog) -> list[Finding]:
+    """Damage to logs and to the list of transactions."""
     tables = {t.id: t for t in catalog.tables.values()}
     views = tuple(sorted(catalog.views))
     findings = []
-    with inspect.base(store) as found:
-        done = _committed(found, store.nodes)
-        notes, ends = _notes(found, done)
-        if notes:
-            advice = "`tailrace audit --repair` writes one anew from the logs, and computes all views anew at that cut"
+    with store.inspect() as inspection:
+        data = dict(inspection.documents()).get(COMMITTED.name)
+        done = Cut(0, (0,) * store.nodes)
+        if data is not None:
+            done = COMMITTED.decode(COMMITTED.name, data, store.nodes).cut
+        faults, ends = inspection.transaction_faults(done)
+        if faults:
+            advice = "`tailrace audit --repair` rebuilds the list from the logs, and recomputes all views at that cut"
             findings.append(
-                Finding("notes of transactions", "damaged", len(notes), advice, _few(notes), views, True, ("notes",))
+                Finding("list of transactions", "damaged", len(faults), advice, _few(faults), views, True, ("notes",))
             )
-        for node in range(store.nodes):
-            faults = list(_faults(found, node, done.offsets[node], None if notes else ends[node], tables))
-            if blocking := [f for f in faults if f[0] >= done.offsets[node]]:
+        for node, start in enumerate(done.offsets):
+            in_log = list(inspection.log_faults(node, start, None if ends is None else ends[node], tables))
+            if blocking := [f for f in in_log if f[0] >= start]:
                 advice = (
-                    "No write is lost, its rows are in the tables, but epochs cannot pass;"
-                    " `tailrace audit --repair` computes all views anew from the tables and goes on after it"
+                    "No write is lost: the rows are in the tables. But epochs cannot pass;"
+                    " `tailrace audit --repair` recomputes all views from the tables and continues after the damage"
                 )
                 findings.append(_log_finding(node, blocking, advice, views, ("log", node)))
-            if behind := [f for f in faults if f[0] < done.offsets[node]]:
-                advice = "All views are past it; it goes when the readers of older epochs have ended"
+            if behind := [f for f in in_log if f[0] < start]:
+                advice = "All views are past it; it is trimmed when the readers of older epochs have ended"
                 findings.append(_log_finding(node, behind, advice, (), ("log before the cut", node)))
     return findings
 
@@ -86,111 +81,26 @@ def _log_finding(
     return Finding(f"log of node {node}", "damaged", len(faults), advice, examples, views, True, about)
 
 
-def _committed(found: Base, nodes: int) -> Cut:
-    value = found.document(COMMITTED.name)
-    return Cut(0, (0,) * nodes) if value is None else COMMITTED.decode(COMMITTED.name, value, nodes).cut
-
-
-def _notes(found: Base, done: Cut) -> tuple[list[str], tuple[int, ...]]:
-    """What is wrong with the notes, and where the last one says that the logs end."""
-    wrong: list[str] = []
-    last, ends = done.transaction, done.offsets
-    previous: tuple[int, tuple[int, ...]] | None = None
-    for number, value in found.notes():
-        if len(value) != len(log.encode_note(0.0, 0, done.offsets)):
-            wrong.append(f"transaction {number}: {len(value)} bytes")
-            previous = None
-            continue
-        _, operations, at = log.decode_note(value)
-        if operations != sum(at) or (previous and any(a < b for a, b in zip(at, previous[1], strict=True))):
-            wrong.append(f"transaction {number}: its ends do not fit")
-        elif previous and number != previous[0] + 1:
-            wrong.append(f"transaction {number} follows {previous[0]}")
-        elif number == done.transaction and at != done.offsets:
-            wrong.append(f"transaction {number}: its ends are not those of the committed cut")
-        previous = number, at
-        last, ends = number, at
-    if not wrong and last < done.transaction:
-        wrong.append(f"transaction {last} is the last, {done.transaction} is committed")
-    return wrong, ends
-
-
-def _faults(
-    found: Base, node: int, start: int, end: int | None, tables: dict[int, TableDef]
-) -> Iterator[tuple[int, str]]:
-    """Offsets of a node's log and what is wrong there; `end` is where it must end, None if that is not known."""
-    expected: int | None = None
-    first = True
-    for offset, value in found.log(node):
-        if first and offset > start:
-            yield start, f"the entries up to {offset} are missing"
-        elif expected is not None and offset != expected:
-            yield expected, f"the entries up to {offset} are missing"
-        first = False
-        try:
-            entry = log.decode(node, offset, value)
-            if entry.table in tables:
-                log.rows_of(entry, tables[entry.table]).validate(full=True)
-            expected = offset + entry.operations
-        except UNREADABLE as error:
-            yield offset, _said(error)
-            expected = None
-    if first:
-        expected = start
-    if end is not None and expected is not None and expected != end:
-        yield expected, f"the entries up to {end} are missing"
-
-
-def fsck_tables(store: LmdbStore, catalog: Catalog) -> list[Finding]:
-    """Rows of tables that cannot be read, or are not where they belong."""
+def fsck_tables(store: Store, catalog: Catalog) -> list[Finding]:
+    """Rows of tables that cannot be read, or are in a wrong place."""
     findings = []
     for table in catalog.tables.values():
-        wrong: list[str] = []
-        count = 0
-        with inspect.base(store) as found:
-            for node in range(store.nodes):
-                run: list[tuple[bytes, bytes]] = []
-                for entry in found.rows(table, node):
-                    run.append(entry)
-                    if len(run) == RUN:
-                        wrong += _misplaced(table, node, store.nodes, run)
-                        count, run = count + len(run), []
-                wrong += _misplaced(table, node, store.nodes, run)
-                count += len(run)
-            noted = int(found.document(f"count:{table.id}") or 0)
+        with store.inspect() as inspection:
+            faults, rows, counted = inspection.audit_rows(table)
         users = tuple(sorted(v.name for v in catalog.views.values() if table.id in v.tables))
-        if wrong:
-            findings.append(Finding(f"table {table.name}", "damaged", len(wrong), _BACKUP, _few(wrong), users, False))
-        if noted != count:
+        if faults:
+            findings.append(Finding(f"table {table.name}", "damaged", len(faults), _BACKUP, _few(faults), users, False))
+        if counted != rows:
             advice = "`tailrace audit --repair` writes the right number"
-            examples = (f"{noted:,} are noted, {count:,} are there",)
-            about = ("count", table.id, count - noted)
+            examples = (f"the store has counted {counted:,} rows, there are {rows:,}",)
+            about = ("count", table.id, rows - counted)
             findings.append(
                 Finding(f"number of rows of {table.name}", "different", 1, advice, examples, (), True, about)
             )
     return findings
 
 
-def _misplaced(table: TableDef, node: int, nodes: int, run: list[tuple[bytes, bytes]]) -> list[str]:
-    if not run:
-        return []
-    try:
-        rows = table.rows.decode([value for _, value in run])
-        rows.validate(full=True)
-        columns = table.key_columns(rows)
-        keys = clip(table.keys.encode(columns, len(run))).to_pylist()
-        nodes_ = hash_buckets(columns, nodes, len(run))
-    except UNREADABLE as error:
-        if len(run) == 1:
-            return [f"the row under key 0x{run[0][0].hex()}: {_said(error)}"]
-        half = len(run) // 2
-        return _misplaced(table, node, nodes, run[:half]) + _misplaced(table, node, nodes, run[half:])
-    wrong = [i for i, (key, _) in enumerate(run) if key != keys[i]]
-    strayed = np.flatnonzero(nodes_ != node).tolist()
-    return [f"the row under key 0x{run[i][0].hex()} has another key, or belongs elsewhere" for i in {*wrong, *strayed}]
-
-
-def fsck_shards(store: LmdbStore, catalog: Catalog) -> list[Finding]:
+def fsck_shards(store: Store, catalog: Catalog) -> list[Finding]:
     """Marks and undo records that contradict the committed epoch or one another, and states of nothing."""
     before = {**states(catalog)}
     known = set(before) | on_their_way(catalog)
@@ -198,13 +108,14 @@ def fsck_shards(store: LmdbStore, catalog: Catalog) -> list[Finding]:
     orphans: dict[int, list[int]] = {}
     for shard in range(store.shards):
         try:
-            found = inspect.held(store, shard)
+            with store.inspect() as inspection:
+                records = inspection.states(shard)
         except StoreError as error:
-            findings.append(_lost_shard(shard, error, catalog))
+            findings.append(_lost_shard(store, shard, error, catalog))
             continue
         open_epoch = _open_epoch(store)  # read before the commit that removes it
         done = committed(store).epoch
-        for held in found:
+        for held in records:
             findings += _contradictions(shard, held, done, max(open_epoch, done), before.get(held.state))
             orphans.setdefault(held.state, []).append(shard)
     now = known | set(states(catalog)) | on_their_way(catalog)  # a view may have been created meanwhile
@@ -218,21 +129,22 @@ def fsck_shards(store: LmdbStore, catalog: Catalog) -> list[Finding]:
     return findings
 
 
-def _lost_shard(shard: int, error: StoreError, catalog: Catalog) -> Finding:
-    advice = (
-        f"Close the store everywhere, remove its directory shards/{shard:03d}, and run `tailrace audit --repair`:"
-        " all that is in shards can be computed anew"
-    )
+def _lost_shard(store: Store, shard: int, error: StoreError, catalog: Catalog) -> Finding:
+    with store.inspect() as inspection:
+        remove = inspection.lost_shard_advice(shard)
+    advice = f"{remove}, and run `tailrace audit --repair`: everything in shards can be recomputed"
     return Finding(f"shard {shard}", "damaged", 1, advice, (str(error),), tuple(sorted(catalog.views)), False)
 
 
-def _open_epoch(store: LmdbStore) -> int:
+def _open_epoch(store: Store) -> int:
     """The number of the epoch that has begun, 0 if none has."""
     intent = store.document(KINDS["intent"])
     return 0 if intent is None else int(intent.epoch)
 
 
-def _contradictions(shard: int, held: Held, committed: int, newest: int, known: State | None) -> Iterator[Finding]:
+def _contradictions(
+    shard: int, held: StateRecord, committed: int, newest: int, known: State | None
+) -> Iterator[Finding]:
     name = known.name if known is not None else f"state {held.state}"
     views = known.views if known is not None else ()
     if held.damaged:
@@ -247,7 +159,7 @@ def _contradictions(shard: int, held: Held, committed: int, newest: int, known: 
         yield Finding(where, "damaged", 1, REPAIR, (reason,), views, True, ("mark", shard, held.state))
 
 
-def _mark_fault(held: Held, committed: int, newest: int) -> str | None:
+def _mark_fault(held: StateRecord, committed: int, newest: int) -> str | None:
     mark = held.mark
     if mark is None:
         return "it cannot be read" if held.marked else "there is none"

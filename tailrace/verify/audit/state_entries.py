@@ -23,7 +23,7 @@ from tailrace.codec.weighted import WIDTH, row_of
 from tailrace.errors import Corrupt
 from tailrace.spark.frames import frame
 from tailrace.store.base import ShardSnapshot, Store, Write
-from tailrace.store.lmdb.inspect import UNREADABLE
+from tailrace.store.inspection import UNREADABLE
 from tailrace.store.reference import StoreRef
 from tailrace.types import Column
 from tailrace.verify.audit.findings import EXAMPLES, REPAIR, Finding, Kind

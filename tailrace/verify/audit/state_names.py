@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.definition import ViewDef
 from tailrace.plan.nodes import Join, Node
-from tailrace.plan.physical.arrangements import Arrangement, arrangements
+from tailrace.plan.physical.arrangements import Arrangement
 from tailrace.types import Column
 
 
@@ -45,7 +45,7 @@ def on_their_way(catalog: Catalog) -> set[int]:
 
 
 def _kept(view: ViewDef) -> list[tuple[Node, Arrangement]]:
-    listed = arrangements(view.plan) if view.plan is not None else []
+    listed = view.plan.arrangements if view.plan is not None else []
     return [(node, a) for node, kept in listed for a in kept]
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tailrace.codec.schema import TableDef
 from tailrace.errors import TailraceError
 from tailrace.plan.nodes import Node, from_json
-from tailrace.plan.physical.lower import lowered
+from tailrace.plan.physical.lower import lower_plan
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.recomputable import relations, require_storable
 from tailrace.plan.sql.statements import parse_query
@@ -118,7 +118,7 @@ class Evaluator:
 
     def _plan(self, view: RecordedView) -> Node:
         try:
-            return lowered(from_json(view.plan))
+            return lower_plan(from_json(view.plan))
         except (KeyError, TypeError, ValueError, AttributeError, TailraceError) as error:
             raise self._refuse(f"the plan of view {view.name!r} is invalid: {error}") from None
 

@@ -210,5 +210,5 @@ def _header(catalog: Catalog, views: Sequence[ViewDef]) -> Header:
 
 def _recorded_view(view: ViewDef, chosen: bool) -> RecordedView:
     key = None if view.key_names is None else tuple(view.key_names)
-    plan = view.plan if view.plan is not None and leaves_ties_open(view.plan) else None
+    plan = view.plan.logical if view.plan is not None and leaves_ties_open(view.plan.logical) else None
     return RecordedView(view.name, view.sql, key, chosen, None if plan is None else to_json(plan))

@@ -1,1 +1,1 @@
-"""One program per peer, run by the peer's own Python."""
+"""One program per peer, run by the Python of the peer's venv."""

@@ -1,5 +1,7 @@
-"""Deephaven, embedded: each cycle of its update graph takes the next operations from a blink table; the last row of a
-key is kept, and the view, a table in memory, follows in the same cycle."""
+"""Deephaven, embedded: each cycle of its update graph reads the next operations from a blink table.
+
+It keeps the last row of each key and updates the view, a table in memory, in the same cycle.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ ENDS = "view"
 FIELDS = ("op", "id", "grp", "amount", "other")
 
 
-def start(task: Task) -> Server:
+def start_server(task: Task) -> Server:
     server = Server(
         port=0,
         jvm_args=[
             "-Xmx6g",
-            "-DPeriodicUpdateGraph.targetCycleDurationMillis=1",  # cycles follow each other at once
+            "-DPeriodicUpdateGraph.targetCycleDurationMillis=1",  # start the next cycle immediately
             f"-DPeriodicUpdateGraph.updateThreads={task.cores}",
             f"-Ddeephaven.dataDir={task.directory}/deephaven-data",
             f"-Ddeephaven.cacheDir={task.directory}/deephaven-cache",
@@ -32,18 +34,18 @@ def start(task: Task) -> Server:
     return server
 
 
-def tables(columns: dict[str, np.ndarray], cycle: int) -> Iterator[object]:
+def make_batches(arrays: dict[str, np.ndarray], cycle: int) -> Iterator[object]:
     from deephaven import new_table
     from deephaven.column import byte_col, long_col
 
-    for part in slices(len(columns["id"]), cycle):
-        made = [long_col(name, values[part]) for name, values in columns.items() if name != "op"]
-        if "op" in columns:
-            made.append(byte_col("op", columns["op"][part]))
-        yield new_table(made)
+    for part in slices(len(arrays["id"]), cycle):
+        columns = [long_col(name, values[part]) for name, values in arrays.items() if name != "op"]
+        if "op" in arrays:
+            columns.append(byte_col("op", arrays["op"][part]))
+        yield new_table(columns)
 
 
-def derive(view: View, live: object, side: object) -> object:
+def derive_view(view: View, live: object, side: object) -> object:
     from deephaven import agg
 
     if view.name == "sum":
@@ -63,16 +65,16 @@ def run(view: View, batches: list[object], side: object) -> tuple[float, list[in
     from deephaven.update_graph import exclusive_lock
 
     definition = {name: dtypes.byte if name == "op" else dtypes.int64 for name in FIELDS}
-    left, began, ended, done = iter(batches), [0.0], [0.0], threading.Event()
+    remaining, began, ended, done = iter(batches), [0.0], [0.0], threading.Event()
     begin = threading.Event()
 
     def publish(publisher: object) -> None:
-        """Called at the start of each cycle; the cycle after the last one shows that the last one has ended."""
+        """Called at the start of each cycle. A call without a remaining batch means that the last cycle has ended."""
         if not begin.is_set() or done.is_set():
             return
         if not began[0]:
             began[0] = time.perf_counter()
-        batch = next(left, None)
+        batch = next(remaining, None)
         if batch is None:
             ended[0] = time.perf_counter()
             done.set()
@@ -82,10 +84,10 @@ def run(view: View, batches: list[object], side: object) -> tuple[float, list[in
     with liveness_scope():
         blink, publisher = table_publisher("ops", definition, on_flush_callback=publish)
         live = blink.last_by("id").where("op == 1")
-        result = derive(view, live, side)
+        result = derive_view(view, live, side)
         begin.set()
         if not done.wait(600):
-            raise SystemExit("Deephaven did not take all operations within 600 s")
+            raise SystemExit("Deephaven did not process all operations within 600 s")
         with exclusive_lock(result):
             columns = [to_numpy(result, [name])[:, 0] for name in COLUMNS[view.name]]
         del publisher
@@ -96,20 +98,20 @@ def measure(task: Task, view: View, cycle: int) -> None:
     from deephaven.liveness_scope import liveness_scope
 
     with liveness_scope():
-        batches = list(tables(task.arrays("ops", view.operations), cycle))
-        (side,) = tables(task.arrays("side"), 1 << 30)
-        found: list[int] = []
+        batches = list(make_batches(task.arrays("ops", view.operations), cycle))
+        (side,) = make_batches(task.arrays("side"), 1 << 30)
+        view_answer: list[int] = []
 
-        def one() -> float:
-            seconds, found[:] = run(view, batches, side)
+        def run_once() -> float:
+            seconds, view_answer[:] = run(view, batches, side)
             return seconds
 
-        report(view, task.repeat(one), found, how=HOW, cycle=cycle, ends=ENDS)
+        report(view, task.repeat(run_once), view_answer, how=HOW, cycle=cycle, ends=ENDS)
 
 
 if __name__ == "__main__":
-    task = Task.given()
-    server = start(task)
+    task = Task.from_command_line()
+    server = start_server(task)
     for view in task.views:
         for cycle in view.cycles:
             measure(task, view, cycle)

@@ -1,4 +1,4 @@
-"""DuckDB, in memory: apply each cycle's operations to a keyed table, then compute the view's table anew."""
+"""DuckDB in memory: applies each cycle's operations to a keyed table, then recomputes the view's table."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pyarrow as pa
 from shared import Task, View, answer_of, report, slices
 
 ENDS = "view"
-HOW = "DuckDB, recomputing"
+HOW = "DuckDB (recomputing)"
 LAST = """
-CREATE OR REPLACE TEMP TABLE last AS SELECT unnest(arg_max(b, n)) FROM (
+CREATE OR REPLACE TEMP TABLE newest AS SELECT unnest(arg_max(b, n)) FROM (
   SELECT b, row_number() OVER () AS n FROM batch b
 ) GROUP BY b.id
 """
@@ -27,20 +27,20 @@ def connect(task: Task, rows: pa.Table, side: pa.Table) -> duckdb.DuckDBPyConnec
     return db
 
 
-def one_each(batch: pa.Table) -> bool:
+def has_distinct_ids(batch: pa.Table) -> bool:
     return len(batch["id"].unique()) == len(batch)
 
 
 def apply(db: duckdb.DuckDBPyConnection, batch: pa.Table, distinct: bool) -> None:
-    """The last operation of a key counts; only where a key comes twice need it be found."""
+    """Applies a batch. The newest operation of each key counts; a batch of distinct keys needs no search for it."""
     db.register("batch", batch)
-    last = "batch"
+    newest = "batch"
     if not distinct:
         db.execute(LAST)
-        last = "last"
+        newest = "newest"
     db.execute("BEGIN")
-    db.execute(f"INSERT OR REPLACE INTO ops SELECT id, grp, amount, other FROM {last} WHERE op = 1")
-    db.execute(f"DELETE FROM ops WHERE id IN (SELECT id FROM {last} WHERE op = -1)")
+    db.execute(f"INSERT OR REPLACE INTO ops SELECT id, grp, amount, other FROM {newest} WHERE op = 1")
+    db.execute(f"DELETE FROM ops WHERE id IN (SELECT id FROM {newest} WHERE op = -1)")
     db.execute("COMMIT")
     db.unregister("batch")
 
@@ -50,25 +50,25 @@ def measure(task: Task, view: View, cycle: int) -> None:
     batches = [
         ops.slice(part.start, part.stop - part.start).combine_chunks() for part in slices(view.operations, cycle)
     ]
-    distinct = [one_each(batch) for batch in batches]
-    found: list[int] = []
+    distinct = [has_distinct_ids(batch) for batch in batches]
+    view_answer: list[int] = []
 
     def run() -> float:
         db = connect(task, rows, side)
         began = time.perf_counter()
-        for batch, once in zip(batches, distinct, strict=True):
-            apply(db, batch, once)
+        for batch, is_distinct in zip(batches, distinct, strict=True):
+            apply(db, batch, is_distinct)
             db.execute(f"CREATE OR REPLACE TABLE result AS {view.sql}")
-        taken = time.perf_counter() - began
-        found[:] = answer_of(db.sql("SELECT * FROM result").to_arrow_table())
+        seconds = time.perf_counter() - began
+        view_answer[:] = answer_of(db.sql("SELECT * FROM result").to_arrow_table())
         db.close()
-        return taken
+        return seconds
 
-    report(view, task.repeat(run), found, how=HOW, cycle=cycle, ends=ENDS)
+    report(view, task.repeat(run), view_answer, how=HOW, cycle=cycle, ends=ENDS)
 
 
 if __name__ == "__main__":
-    task = Task.given()
+    task = Task.from_command_line()
     for view in task.views:
         for cycle in view.cycles:
             measure(task, view, cycle)

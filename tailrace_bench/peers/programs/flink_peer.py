@@ -1,7 +1,7 @@
-"""Flink SQL: a streaming job over a changelog (before images, or upserts), to a blackhole or to a file of changes.
+"""Flink SQL: a streaming job over a changelog (before images or upserts), to a blackhole or to a file of changes.
 
-The source is Flink's own of Arrow batches in memory, cut by key into as many parts as there are cores. Seconds are the
-job's own (its net run time): planning and starting a cluster do not count.
+The source is Flink's own source of Arrow batches in memory, partitioned by key into one part per core. Seconds are the
+job's net run time: planning and starting a cluster are not timed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyflink.util.java_utils import load_java_class
 from shared import COLUMNS, VIEWS, Task, View, answer, report
 
 BATCH = 10_000
-HEAP = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2  # bytes; a quarter, Java's own choice, is too few
+HEAP = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2  # bytes; Java's default of a quarter is too small
 UPSERTS = """
 SELECT id, grp, amount, other FROM (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY seen DESC) AS nth
@@ -35,8 +35,8 @@ SELECT id, grp, amount, other FROM FROM_CHANGELOG(input => TABLE source, op => D
 
 
 @dataclass(frozen=True)
-class Way:
-    """How a job is run: what it reads, operations per mini-batch (None: none), whether changes go to a file."""
+class Variant:
+    """How a job runs: its input, its operations per mini-batch (None: no mini-batches), and its output."""
 
     before_images: bool
     batch: int | None
@@ -45,31 +45,31 @@ class Way:
     @property
     def name(self) -> str:
         read = "before images" if self.before_images else "upserts"
-        return f"Flink, {read}, {'to file' if self.to_file else 'to blackhole'}"
+        return f"Flink ({read}, {'to file' if self.to_file else 'to blackhole'})"
 
 
-def ways(view: View, thorough: bool) -> list[Way]:
-    """For each kind of source a job to a file first: its answer is also that of the jobs that end with nothing."""
+def variants(view: View, thorough: bool) -> list[Variant]:
+    """For each input, jobs to a file come first: the jobs to a blackhole use their answer."""
     cycle = view.cycles[0]
     if not thorough:
-        return [Way(True, cycle, True), Way(True, cycle, False)]
+        return [Variant(True, cycle, True), Variant(True, cycle, False)]
     to_file = {True: (None, cycle), False: (cycle,)}
     return [
-        Way(before, batch, kept)
+        Variant(before, batch, kept)
         for before in (True, False)
         for kept, batches in ((True, to_file[before]), (False, (None, *view.cycles)))
         for batch in batches
     ]
 
 
-def environment(task: Task, way: Way) -> TableEnvironment:
+def create_environment(task: Task, variant: Variant) -> TableEnvironment:
     env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     settings = {"parallelism.default": str(task.cores), "pipeline.object-reuse": "true"}
-    if way.batch:
+    if variant.batch:
         settings["table.exec.mini-batch.enabled"] = "true"
         settings["table.exec.mini-batch.allow-latency"] = "1 s"
-        settings["table.exec.mini-batch.size"] = str(way.batch)
-    if way.to_file:  # files are finished by checkpoints
+        settings["table.exec.mini-batch.size"] = str(variant.batch)
+    if variant.to_file:  # only a checkpoint completes a file
         settings["execution.checkpointing.interval"] = "1 s"
     for name, value in settings.items():
         env.get_config().set(name, value)
@@ -77,7 +77,7 @@ def environment(task: Task, way: Way) -> TableEnvironment:
 
 
 def source(env: TableEnvironment, table: pa.Table, parts: int, scratch: str) -> Table:
-    """A table of Arrow batches: batch i is read by subtask i modulo `parts`, and has only keys of that part."""
+    """A table of Arrow batches. Subtask i modulo `parts` reads batch i, so that batch has only keys of that part."""
     owner = table["id"].to_numpy() % parts
     owned = [table.filter(pa.array(owner == part)).combine_chunks().to_batches(BATCH) for part in range(parts)]
     empty = table.schema.empty_table().combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
@@ -94,32 +94,32 @@ def source(env: TableEnvironment, table: pa.Table, parts: int, scratch: str) -> 
     return Table(getattr(env._j_tenv, "from")(descriptor), env)
 
 
-def run(task: Task, view: View, way: Way, out: str) -> float:
-    """Seconds of one job; the file of changes, if one is wanted, is in `out`."""
+def run(task: Task, view: View, variant: Variant, directory: str) -> float:
+    """Seconds of one job. The file of changes, if any, is written to `directory`."""
     with tempfile.TemporaryDirectory() as scratch:
-        env = environment(task, way)
-        changes = task.table("changes", view.changes) if way.before_images else task.table("ops", view.operations)
+        env = create_environment(task, variant)
+        changes = task.table("changes", view.changes) if variant.before_images else task.table("ops", view.operations)
         env.create_temporary_view("source", source(env, changes, task.cores, scratch))
-        env.execute_sql(f"CREATE TEMPORARY VIEW ops AS {BEFORE_IMAGES if way.before_images else UPSERTS}")
+        env.execute_sql(f"CREATE TEMPORARY VIEW ops AS {BEFORE_IMAGES if variant.before_images else UPSERTS}")
         if view.name == "join":
             os.mkdir(os.path.join(scratch, "side"))
             side = source(env, task.table("side"), task.cores, os.path.join(scratch, "side"))
             env.create_temporary_view("side", side)
         columns = ", ".join(f"{name} BIGINT" for name in COLUMNS[view.name])
         sink = "'connector' = 'blackhole'"
-        if way.to_file:
-            sink = f"'connector' = 'filesystem', 'path' = 'file://{out}', 'format' = 'debezium-json'"
+        if variant.to_file:
+            sink = f"'connector' = 'filesystem', 'path' = 'file://{directory}', 'format' = 'debezium-json'"
         env.execute_sql(f"CREATE TABLE sink ({columns}) WITH ({sink})")
         job = env.execute_sql(f"INSERT INTO sink {VIEWS[view.name]}").get_job_client()
         return job.get_job_execution_result().result().get_net_runtime() / 1000
 
 
-def changes_in(out: str, view: View) -> list[int]:
-    """The answer that a directory of Debezium's changes leads to."""
+def changes_in(directory: str, view: View) -> list[int]:
+    """The answer of the changes in a directory of Debezium files."""
     value = pa.struct([(name, pa.int64()) for name in COLUMNS[view.name]])
     schema = pa.schema([("before", value), ("after", value), ("op", pa.string())])
     parse = pa.json.ParseOptions(explicit_schema=schema)
-    files = [path for path in Path(out).rglob("*part-*") if path.is_file() and path.stat().st_size]
+    files = [path for path in Path(directory).rglob("*part-*") if path.is_file() and path.stat().st_size]
     table = pa.concat_tables(pa.json.read_json(path, parse_options=parse) for path in files).combine_chunks()
     inserted = np.asarray(table["op"].to_numpy(zero_copy_only=False) == "c")
     before, after = table["before"].combine_chunks(), table["after"].combine_chunks()
@@ -128,25 +128,25 @@ def changes_in(out: str, view: View) -> list[int]:
     return answer(rows, np.where(inserted, 1, -1))
 
 
-def measure(task: Task, view: View, way: Way, found: list[int]) -> None:
-    """A job that keeps nothing has the answer that was `found` by the one to a file before it."""
+def measure(task: Task, view: View, variant: Variant, view_answer: list[int]) -> None:
+    """Measures one variant. A job to a file sets `view_answer`, which a later job to a blackhole reports."""
 
-    def one() -> float:
-        with tempfile.TemporaryDirectory() as out:
-            seconds = run(task, view, way, out)
-            if way.to_file:
-                found[:] = changes_in(out, view)
-        gc.collect()  # Java keeps what Python still refers to
+    def run_once() -> float:
+        with tempfile.TemporaryDirectory() as directory:
+            seconds = run(task, view, variant, directory)
+            if variant.to_file:
+                view_answer[:] = changes_in(directory, view)
+        gc.collect()  # releases Java objects that Python still references
         return seconds
 
-    ends = "changes" if way.to_file else "nothing"
-    report(view, task.repeat(one), found, how=way.name, cycle=way.batch or 1, ends=ends)
+    ends = "changes" if variant.to_file else "nothing"
+    report(view, task.repeat(run_once), view_answer, how=variant.name, cycle=variant.batch or 1, ends=ends)
 
 
 if __name__ == "__main__":
-    os.environ["JVM_ARGS"] = f"-Xmx{HEAP}"  # read when Java is started
-    task = Task.given()
+    os.environ["JVM_ARGS"] = f"-Xmx{HEAP}"  # read when Java starts
+    task = Task.from_command_line()
     for view in task.views:
-        found: list[int] = []
-        for way in ways(view, task.thorough):
-            measure(task, view, way, found)
+        view_answer: list[int] = []
+        for variant in variants(view, task.thorough):
+            measure(task, view, variant, view_answer)

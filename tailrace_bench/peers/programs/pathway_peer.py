@@ -1,4 +1,4 @@
-"""Pathway: a connector gives it upserts and deletes by key and commits after each cycle; changes go to a CSV file."""
+"""Pathway: a connector feeds upserts and deletes by key and commits after each cycle. Changes go to a CSV file."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 import tempfile
 from pathlib import Path
 
-from shared import COLUMNS, Task, View, answer, report, slices, timed
+from shared import COLUMNS, Task, View, answer, report, slices, time_call
 
 HOW = "Pathway"
 ENDS = "changes"
-TASK = Task.given()
-os.environ["PATHWAY_THREADS"] = str(TASK.cores)  # read when Pathway is imported
+TASK = Task.from_command_line()
+os.environ["PATHWAY_THREADS"] = str(TASK.cores)  # Pathway reads it at import
 
 import pathway as pw  # noqa: E402
 import pyarrow.csv  # noqa: E402
@@ -50,7 +50,7 @@ class Operations(pw.io.python.ConnectorSubject):
             self.commit()
 
 
-def derive(view: View, ops: pw.Table, side: pw.Table | None) -> pw.Table:
+def derive_view(view: View, ops: pw.Table, side: pw.Table | None) -> pw.Table:
     if view.name == "sum":
         return ops.groupby(ops.grp).reduce(ops.grp, total=pw.reducers.sum(ops.amount), n=pw.reducers.count())
     if view.name == "extremes":
@@ -60,14 +60,14 @@ def derive(view: View, ops: pw.Table, side: pw.Table | None) -> pw.Table:
     return ops.join(side, ops.grp == side.grp).select(ops.key, side.side, ops.amount, side.price)
 
 
-def sides(task: Task, path: str) -> pw.Table:
+def read_side(task: Task, path: str) -> pw.Table:
     pyarrow.csv.write_csv(task.table("side").rename_columns(["side", "grp", "price"]), path)
     return pw.io.csv.read(path, schema=Side, mode="static")
 
 
 def changes_in(path: Path, view: View) -> list[int]:
     table = pyarrow.csv.read_csv(path)
-    names = ("key" if name == "id" else name for name in COLUMNS[view.name])  # Pathway keeps the name id for itself
+    names = ("key" if name == "id" else name for name in COLUMNS[view.name])  # Pathway reserves the name id
     return answer([table[name].to_numpy() for name in names], table["diff"].to_numpy())
 
 
@@ -75,19 +75,19 @@ def measure(task: Task, view: View, cycle: int) -> None:
     columns = list(task.arrays("ops", view.operations).values())
     parts = list(slices(view.operations, cycle))
     cycles = [list(zip(*(column[part].tolist() for column in columns), strict=True)) for part in parts]
-    found: list[int] = []
+    view_answer: list[int] = []
 
     def run() -> float:
         G.clear()
         with tempfile.TemporaryDirectory() as scratch:
             ops = pw.io.python.read(Operations(cycles), schema=Row, autocommit_duration_ms=None)
-            side = sides(task, f"{scratch}/side.csv") if view.name == "join" else None
-            pw.io.csv.write(derive(view, ops, side), f"{scratch}/changes.csv")
-            taken = timed(lambda: pw.run(monitoring_level=pw.MonitoringLevel.NONE))
-            found[:] = changes_in(Path(scratch) / "changes.csv", view)
-        return taken
+            side = read_side(task, f"{scratch}/side.csv") if view.name == "join" else None
+            pw.io.csv.write(derive_view(view, ops, side), f"{scratch}/changes.csv")
+            seconds = time_call(lambda: pw.run(monitoring_level=pw.MonitoringLevel.NONE))
+            view_answer[:] = changes_in(Path(scratch) / "changes.csv", view)
+        return seconds
 
-    report(view, task.repeat(run), found, how=HOW, cycle=cycle, ends=ENDS)
+    report(view, task.repeat(run), view_answer, how=HOW, cycle=cycle, ends=ENDS)
 
 
 if __name__ == "__main__":

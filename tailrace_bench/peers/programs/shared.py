@@ -1,6 +1,6 @@
-"""What every peer's program shares: its task, the operations, the answer and how it is reported.
+"""Shared by the peers' programs: reads the task and its operations, computes the answer and reports figures.
 
-A program runs under the peer's own Python: it may import this, numpy, pyarrow and the peer, and nothing else.
+A program runs in the peer's own venv. It may import only this module, numpy, pyarrow and the peer.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-FIGURE = "figure"  # begins a line that reports one; peers print others
-LONG = 10.0  # seconds of a run that is not repeated
-WARM = 30.0  # seconds after which a first run needs no other to get warm
+FIGURE = "figure"  # prefix of a report line; peers print other lines too
+NO_REPEAT_SECONDS = 10.0  # a run this long is not repeated
+NO_WARMUP_SECONDS = 30.0  # a first run this long counts, because it warms itself up
 VIEWS = {
     "sum": "SELECT grp, SUM(amount) AS total, COUNT(*) AS n FROM ops GROUP BY grp",
     "extremes": "SELECT grp, MIN(other) AS lo, MAX(other) AS hi FROM ops GROUP BY grp",
@@ -37,7 +37,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class View:
-    """A view to maintain over the first `operations`, which are `changes` changes."""
+    """A view to maintain over the first `operations` operations, which make `changes` changes."""
 
     name: str
     operations: int
@@ -51,28 +51,28 @@ class View:
 
 @dataclass(frozen=True)
 class Task:
-    """What a program is asked: views, and how often each is measured after a run that warms up."""
+    """The views to measure, and how often to measure each after a warm-up run."""
 
     directory: Path
     views: tuple[View, ...]
     repeats: int
     cores: int
-    thorough: bool  # else only the ways that matter most
+    thorough: bool  # False: only the most important variants
 
     @classmethod
-    def given(cls) -> Task:
-        """What the command line says: the task's directory, and the name of the one view that is asked for."""
-        if os.getpgrp() == os.getpid():  # started by a benchmark, with a group of its own
-            threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    def from_command_line(cls) -> Task:
+        """The task in the directory of the first argument, with only the view named by the second."""
+        if os.getpgrp() == os.getpid():  # started by a benchmark, in its own process group
+            threading.Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
         _, directory, name = sys.argv
         task = cls.read(Path(directory))
         return replace(task, views=tuple(view for view in task.views if view.name == name))
 
     @classmethod
     def read(cls, directory: Path) -> Task:
-        found = json.loads((directory / "task.json").read_text())
-        views = tuple(View(v["name"], v["operations"], v["changes"], tuple(v["cycles"])) for v in found["views"])
-        return cls(directory, views, found["repeats"], found["cores"], found["thorough"])
+        document = json.loads((directory / "task.json").read_text())
+        views = tuple(View(v["name"], v["operations"], v["changes"], tuple(v["cycles"])) for v in document["views"])
+        return cls(directory, views, document["repeats"], document["cores"], document["thorough"])
 
     def table(self, name: str, rows: int | None = None) -> pa.Table:
         with pa.memory_map(str(self.directory / f"{name}.arrow")) as source:
@@ -80,25 +80,25 @@ class Task:
         return table if rows is None else table.slice(0, rows)
 
     def arrays(self, name: str, rows: int | None = None) -> dict[str, np.ndarray]:
-        """Columns as arrays of their own, not mapped from the file."""
+        """Columns as arrays in memory, not mapped from the file."""
         table = self.table(name, rows)
         return {column: table[column].to_numpy().copy() for column in table.column_names}
 
     def repeat(self, run: Callable[[], float]) -> list[float]:
-        """Seconds of each run, after one that warms up."""
+        """Seconds of each run, after a warm-up run. A long first run is the only one."""
         first = run()
-        return [first] if first >= WARM else self.several(run)
+        return [first] if first >= NO_WARMUP_SECONDS else self.several(run)
 
     def several(self, run: Callable[[], float]) -> list[float]:
-        """Seconds of each run; there is only one of runs that take long."""
-        taken = [run()]
-        while len(taken) < self.repeats and taken[-1] < LONG:
-            taken.append(run())
-        return taken
+        """Seconds of each run. A long run is not repeated."""
+        seconds = [run()]
+        while len(seconds) < self.repeats and seconds[-1] < NO_REPEAT_SECONDS:
+            seconds.append(run())
+        return seconds
 
 
-def _end_with(parent: int) -> None:
-    """End this program and all it started once the benchmark that started it is gone."""
+def _exit_with(parent: int) -> None:
+    """Kills this program and its children once the parent process is gone."""
     while os.getppid() == parent:
         time.sleep(1)
     os.killpg(os.getpgrp(), signal.SIGKILL)
@@ -110,13 +110,13 @@ def slices(count: int, size: int) -> Iterator[slice]:
 
 
 def answer(columns: Sequence[np.ndarray], weights: np.ndarray | None = None) -> list[int]:
-    """A view's rows as a few numbers, whatever their order: count, sums, and sums of products with the key.
+    """A checksum of a view's rows that does not depend on their order: count, sums, and sums of products with the key.
 
-    Each is linear in the rows, so the changes that lead to them (weights 1 and -1) have the same answer.
+    Each number is linear in the rows, so a changelog with weights 1 and -1 has the same answer as its final rows.
     """
-    wide = [np.asarray(column, np.int64) for column in columns]
-    each = np.ones(len(wide[0]), np.int64) if weights is None else weights
-    return [int((each * part).sum()) for part in (1, *wide, *(wide[0] * column for column in wide[1:]))]
+    columns64 = [np.asarray(column, np.int64) for column in columns]
+    each = np.ones(len(columns64[0]), np.int64) if weights is None else weights
+    return [int((each * part).sum()) for part in (1, *columns64, *(columns64[0] * column for column in columns64[1:]))]
 
 
 def answer_of(table: pa.Table, weights: np.ndarray | None = None) -> list[int]:
@@ -126,16 +126,16 @@ def answer_of(table: pa.Table, weights: np.ndarray | None = None) -> list[int]:
 def report(
     view: View,
     seconds: Sequence[float],
-    found: Sequence[int],
+    view_answer: Sequence[int],
     *,
     how: str,
     cycle: int,
     ends: str,
     operations: int | None = None,
 ) -> None:
-    """Say one figure: `operations` (all of the view's, unless told) took `seconds`, and the view's answer was `found`.
+    """Prints one figure: `operations` (default: all of the view's) took `seconds` and led to `view_answer`.
 
-    `ends` is what there is then: a readable `view`, a file of `changes`, or `nothing`.
+    `ends` is the output of the run: a readable `view`, a file of `changes`, or `nothing`.
     """
     line = {
         "view": view.name,
@@ -144,12 +144,12 @@ def report(
         "ends": ends,
         "operations": view.operations if operations is None else operations,
         "seconds": list(seconds),
-        "answer": list(found),
+        "answer": list(view_answer),
     }
     print(f"{FIGURE} {json.dumps(line)}", flush=True)
 
 
-def timed(work: Callable[[], object]) -> float:
+def time_call(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

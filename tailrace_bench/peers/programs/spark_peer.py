@@ -1,6 +1,6 @@
-"""Spark, recomputing: the view is computed anew from the whole table, a Parquet file, and written over the old one.
+"""Spark, recomputing: computes the view from the whole table, a Parquet file, and overwrites the old result.
 
-This is what Spark Declarative Pipelines does. Applying the operations to the table is not counted.
+Spark Declarative Pipelines does the same. Applying the operations to the table is not timed.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 from pyspark.sql import SparkSession
-from shared import Task, View, answer_of, report, timed
+from shared import Task, View, answer_of, report, time_call
 
-HOW = "Spark, recomputing"
+HOW = "Spark (recomputing)"
 ENDS = "view"
 
 
 def final_rows(task: Task, view: View) -> pa.Table:
-    """The table after the view's operations: of each key the last row, unless it was deleted."""
+    """The table after the view's operations: the last row of each key that was not deleted."""
     ops, table = task.table("ops", view.operations), task.table("table")
     put = table.add_column(0, "op", pa.array(np.ones(len(table), np.int8)))
     all_ = pa.concat_tables([put, ops])
@@ -48,14 +48,14 @@ def measure(task: Task, spark: SparkSession, view: View) -> None:
             pyarrow.parquet.write_table(rows, f"{scratch}/{name}.parquet")
             spark.read.parquet(f"{scratch}/{name}.parquet").createOrReplaceTempView(name)
         out = f"{scratch}/view"
-        seconds = task.repeat(lambda: timed(lambda: spark.sql(view.sql).write.mode("overwrite").parquet(out)))
-        found = answer_of(pyarrow.parquet.read_table(out))
+        seconds = task.repeat(lambda: time_call(lambda: spark.sql(view.sql).write.mode("overwrite").parquet(out)))
+        view_answer = answer_of(pyarrow.parquet.read_table(out))
     for cycle in view.cycles:
-        report(view, seconds, found, how=HOW, cycle=cycle, ends=ENDS, operations=cycle)
+        report(view, seconds, view_answer, how=HOW, cycle=cycle, ends=ENDS, operations=cycle)
 
 
 if __name__ == "__main__":
-    task = Task.given()
+    task = Task.from_command_line()
     spark = session(task)
     for view in task.views:
         measure(task, spark, view)
