@@ -33,7 +33,7 @@ from tailrace.plan.physical.sizing import SMALL, fits_one_task
 from tailrace.plan.policy import Way
 from tailrace.rules.reset import sweep
 from tailrace.spark.compile import Compiler
-from tailrace.spark.failures import FAILURES, hopeless, outside, reason
+from tailrace.spark.failures import FAILURES, epoch_failed, is_hopeless, is_outside
 from tailrace.spark.session import running, session
 from tailrace.spark.stages import Stages, hand_out
 from tailrace.store.base import Cut, Store
@@ -187,7 +187,7 @@ class Epochs:
                 self._work(work, only, touched, size, build.name)
                 return
             except EpochFailed as error:
-                if not alive or outside(error):
+                if not alive or is_outside(error):
                     raise
                 given_up = self._stumbled(build, error)
                 if not given_up and not running(self._spark()):
@@ -195,7 +195,7 @@ class Epochs:
 
     def _stumbled(self, build: Build, error: EpochFailed) -> bool:
         """Note that a build failed; whether it is given up, so that other views can go on."""
-        if hopeless(error):
+        if is_hopeless(error):
             construction.failed(self._store, build.name, error.reason)
             return True
         return construction.stumbled(self._store, build.name, error.reason)
@@ -285,7 +285,8 @@ class Epochs:
             stages = Stages(spark, self._store, tasks, handed)
             return sum(row.rows for row in replaced(spark, self._store, stages, view, work.end).collect())
         except FAILURES as error:
-            raise EpochFailed(epoch=work.epoch, reason=f"view {view.name!r}: {self._said(error)}") from error
+            name = view.name.replace("{", "{{").replace("}", "}}")
+            raise epoch_failed(work.epoch, error, self._note(f"view '{name}': {{}}")) from error
 
     def build(self, maintained: Maintained, views: Sequence[Chosen], fixed: frozenset[int]) -> None:
         """Fill new views, and their states that nobody keeps yet, from the tables at the committed cut."""
@@ -319,11 +320,11 @@ class Epochs:
         except FAILURES as error:
             if work.start is not None:
                 self._store.touched(work.start, work.end)  # a damaged log says so itself
-            raise EpochFailed(epoch=work.epoch, reason=self._said(error)) from error
+            raise epoch_failed(work.epoch, error, self._note()) from error
 
-    def _said(self, error: Exception) -> str:
-        said = reason(error)
-        return said if running(self._spark()) else f"Spark has stopped, start this process again ({said})"
+    def _note(self, note: str = "{}") -> str:
+        """What to say around the reason of a failure."""
+        return note if running(self._spark()) else f"Spark has stopped, start this process again ({note})"
 
     def _frame(
         self,

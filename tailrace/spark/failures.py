@@ -1,18 +1,20 @@
-"""What a failed job says of the view that it was building.
+"""Failed Spark jobs: what they raise, what they say, and whether trying again can help.
 
-outside     nothing: somebody cancelled it, or the disk is full. Tried again when the epoch is
-hopeless    an error of ours, raised by a task: the view cannot be built like that
-otherwise   a worker or Spark itself was lost, or an expression fails on some row: trying again will tell
+outside     the job was cancelled, or the disk is full: the next attempt may succeed, the view is not to blame
+hopeless    a task raised an error of Tailrace's own: the view cannot be built like this
+otherwise   Spark or a worker was lost, or an expression fails on some row: only another attempt tells
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from tailrace.errors import EpochFailed
+from tailrace.errors import EpochFailed, StoreFull
+from tailrace.sent_errors import received
 
 # What a job of Spark's may raise; the second for its own mistakes (a ClassCastException in the optimizer) and for
 # processes that it lost, the third when there is no JVM any more.
@@ -23,6 +25,8 @@ _CLASS = re.compile(r"^[\w.$]+(?:Exception|Error): ")
 
 def reason(error: Exception) -> str:
     """The first sentence of what Spark says, without its query context; of a failed task, what it raised."""
+    if (sent := received(error)) is not None:
+        return str(sent)
     lines = str(error).strip().split("\n")
     if "exception was thrown from the Python worker" in lines[0]:
         raised = [line for line in lines[1:] if line[:1].isalpha() and ":" in line and "Traceback" not in line]
@@ -34,16 +38,29 @@ def reason(error: Exception) -> str:
 
 
 CANCELLED = "SPARK_JOB_CANCELLED"
-FULL_DISK = "the disk is full"  # of `StoreFull`
-_OURS = re.compile(r"^tailrace\.errors\.\w+: ", re.MULTILINE)
 
 
-def outside(error: EpochFailed) -> bool:
+def epoch_failed(epoch: int, error: Exception, note: str = "{}") -> EpochFailed:
+    """The error of an epoch whose job failed. Its `cause` is what a task raised, if that was an error of Tailrace's."""
+    cancelled = condition_of(error) == CANCELLED
+    return EpochFailed(epoch=epoch, reason=note.format(reason(error)), cause=received(error), cancelled=cancelled)
+
+
+def condition_of(error: Exception) -> str | None:
+    """Spark's name of what went wrong, if it gives one."""
+    raised: Any = error.java_exception if isinstance(error, Py4JJavaError) else error
+    try:
+        condition = raised.getCondition()
+    except (AttributeError, Py4JError, TypeError):  # of another class, or the JVM is gone
+        return None
+    return None if condition is None else str(condition)
+
+
+def is_outside(error: EpochFailed) -> bool:
     """Whether the failure has nothing to do with what was built."""
-    said = str(error.__cause__)
-    return CANCELLED in said or (FULL_DISK in said and _OURS.search(said) is not None)
+    return bool(error.cancelled) or (isinstance(error.cause, StoreFull) and error.cause.full == "disk")
 
 
-def hopeless(error: EpochFailed) -> bool:
-    """Whether trying again is in vain: a limit was reached, or what was found cannot be."""
-    return not outside(error) and _OURS.search(str(error.__cause__)) is not None
+def is_hopeless(error: EpochFailed) -> bool:
+    """Whether another attempt must fail as well."""
+    return error.cause is not None and not is_outside(error)

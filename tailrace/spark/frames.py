@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from tailrace.codec.rows import RowCodec
 from tailrace.codec.schema import TableDef
 from tailrace.codec.weighted import split
 from tailrace.plan.binding import Query
+from tailrace.sent_errors import sending
 from tailrace.store.base import Cut, Store
 
 Batches = Iterator[pa.RecordBatch]
@@ -26,7 +28,7 @@ def frame(spark: SparkSession, partitions: int, read: Callable[[int], Batches], 
     def run(batches: Batches) -> Batches:
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                yield from read(index)
+                yield from sending(partial(read, index))
 
     return spark.range(0, partitions, 1, partitions).mapInArrow(run, schema)
 

@@ -27,6 +27,7 @@ from tailrace.delta import SHARD, WEIGHT
 from tailrace.rules.arrow.compiled import Expression
 from tailrace.rules.before import Before, Rule, spread
 from tailrace.rules.reset import instead
+from tailrace.sent_errors import sending
 from tailrace.store.base import Store, Write
 from tailrace.store.reference import StoreRef
 from tailrace.task.assignment import Assignment, Handed
@@ -309,12 +310,12 @@ def run(
     batches: Iterator[pa.RecordBatch], program: Program, store: StoreRef, nodes: int, handed: Handed
 ) -> Iterator[pa.RecordBatch]:
     """A task whose rows come from Spark; what else it reads, it reads of all nodes."""
-    return program.run(store.open(), handed.take(), range(nodes), list(batches))
+    return sending(lambda: program.run(store.open(), handed.take(), range(nodes), list(batches)))
 
 
 def read(program: Program, store: StoreRef, nodes: Sequence[int], handed: Handed) -> Iterator[pa.RecordBatch]:
     """A task that reads all its rows itself."""
-    return program.run(store.open(), handed.take(), nodes, ())
+    return sending(lambda: program.run(store.open(), handed.take(), nodes, ()))
 
 
 def _with_weights(rows: pa.Table) -> pa.Table:

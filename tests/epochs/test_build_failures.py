@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 import tailrace as tr
 from tailrace.catalog import construction
 from tailrace.database.progress import Step
-from tailrace.errors import BuildFailed, Corrupt, EpochFailed, StoreFull
-from tailrace.spark.failures import FAILURES, hopeless, outside, reason
+from tailrace.errors import BuildFailed, Corrupt, StoreFull, TailraceError
+from tailrace.sent_errors import sending
+from tailrace.spark.failures import FAILURES, epoch_failed, is_hopeless, is_outside
 
 PAIRS = "CREATE MATERIALIZED VIEW pairs AS SELECT l.id, r.id AS other FROM a l JOIN a r ON l.g = r.g"
 
@@ -174,23 +175,22 @@ def test_a_lost_jvm_leaves_the_build_to_the_next_process(db: tr.Database) -> Non
 
 
 def failing(error: Exception) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            raise error
-        yield from ()
+    def work() -> Iterator[pa.RecordBatch]:
+        raise error
+        yield
 
-    return work
+    return lambda batches: sending(work)
 
 
-def full(why: str) -> StoreFull:
-    return StoreFull(path="/store", reason=why, advice="Do something.")
+def full(what: str) -> StoreFull:
+    return StoreFull(path="/store", full=what, reason="it is full", advice="Do something.")
 
 
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (full("the disk is full"), "outside"),
-        (full("the memory map reached map_size"), "hopeless"),
+        (full("disk"), "outside"),
+        (full("map"), "hopeless"),
         (Corrupt(where="state 7", reason="two rows under one key"), "hopeless"),
         (OSError(28, "No space left on device"), "passing"),
         (MemoryError(), "passing"),
@@ -200,7 +200,8 @@ def full(why: str) -> StoreFull:
 def test_failures_are_classified(spark: SparkSession, error: Exception, expected: str) -> None:
     with pytest.raises(FAILURES) as raised:
         spark.range(1).mapInArrow(failing(error), "id BIGINT").collect()
-    failed = EpochFailed(epoch=1, reason=reason(raised.value))
-    failed.__cause__ = raised.value
-    kind = "outside" if outside(failed) else "hopeless" if hopeless(failed) else "passing"
+    failed = epoch_failed(1, raised.value)
+    kind = "outside" if is_outside(failed) else "hopeless" if is_hopeless(failed) else "passing"
     assert kind == expected
+    if isinstance(error, TailraceError):
+        assert (type(failed.cause), failed.cause.data, failed.reason) == (type(error), error.data, str(error))

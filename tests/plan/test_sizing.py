@@ -61,7 +61,7 @@ def test_tables_that_did_not_change_do_not_count(db: tr.Database, monkeypatch: p
     original = protocol.Stages
 
     def counted(*given: Any) -> Any:
-        asked.append(given[4])
+        asked.append(given[2])
         return original(*given)
 
     monkeypatch.setattr(protocol, "Stages", counted)

@@ -27,11 +27,11 @@ READERS = 2048  # a slot per thread that reads; Spark workers, servers and write
 
 def _full_map(path: str, error: Exception) -> StoreError:
     advice = "Close it everywhere, open it with a larger map_size (tailrace.open(path, map_size=...)), and write again."
-    return StoreFull(path=path, reason="the memory map reached map_size", advice=advice)
+    return StoreFull(path=path, full="map", reason="the memory map reached map_size", advice=advice)
 
 
 def _full_disk(path: str, error: Exception) -> StoreError:
-    return StoreFull(path=path, reason="the disk is full", advice="Free some space and write again.")
+    return StoreFull(path=path, full="disk", reason="the disk is full", advice="Free some space and write again.")
 
 
 def _corrupt(path: str, error: Exception) -> StoreError:
@@ -51,9 +51,10 @@ def _newer(path: str, error: Exception) -> StoreError:
 
 
 def _other(path: str, error: Exception) -> StoreError:
-    if any(os.strerror(number) in str(error) for number in FULL):
+    code = error.errno if isinstance(error, OSError) else getattr(error, "code", None)
+    if code in FULL:
         return _full_disk(path, error)
-    if any(os.strerror(number) in str(error) for number in FORBIDDEN):
+    if code in FORBIDDEN:
         return _read_only(path, error)
     return StoreError(message=f"{path}: {error}")
 
