@@ -28,9 +28,10 @@ SCALARS: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+INTEGERS = ("tinyint", "smallint", "int", "bigint")  # from narrow to wide
 ALIASES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint", "real": "float"}
 _NAMES = {arrow_type: text for text, arrow_type in SCALARS.items()}
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)$")
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 class Column(NamedTuple):
@@ -49,11 +50,11 @@ def arrow(text: str) -> pa.DataType:
         return SCALARS[text]
     if text == "decimal":
         return pa.decimal128(10, 0)
-    if found := _DECIMAL.match(text):
-        precision, scale = int(found[1]), int(found[2])
+    if digits := decimal_parts(text):
+        precision, scale = digits
         if 1 <= precision <= 38 and scale <= precision:
             return pa.decimal128(precision, scale)
-    elif found := re.match(r"(?:varchar|char)\(\d+\)$", text):
+    elif re.match(r"(?:varchar|char)\(\d+\)$", text):
         return pa.string()
     elif text.startswith("array<") and text.endswith(">"):
         return pa.list_(arrow(text[6:-1]))
@@ -114,6 +115,12 @@ def quoted(name: str) -> str:
 
 def is_scalar(text: str) -> bool:
     return not text.startswith(("array<", "map<", "struct<"))
+
+
+def decimal_parts(text: str) -> tuple[int, int] | None:
+    """Precision and scale: `(12, 2)` for `decimal(12,2)`, None for any other type."""
+    parsed = _DECIMAL.fullmatch(text)
+    return (int(parsed[1]), int(parsed[2])) if parsed else None
 
 
 def is_float(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""A maintenance plan for people: operators, zones, arrangements, who shares them, what an epoch costs.
+"""EXPLAIN: a view's maintenance plan as text or JSON, with zones, shared arrangements and the cost of an epoch.
 
 spend: key (cust), sharded by (cust)
 └─ project cust, SUM(price) AS total  [zone 2]
@@ -37,8 +37,8 @@ from tailrace.plan.physical.physical_plan import PhysicalPlan
 from tailrace.plan.physical.zones import Zone, begins_zone, zones
 from tailrace.plan.sql.dialect import generate
 
-_SHORT = 6
-# The rules of maintenance, and what the work of an epoch follows under each.
+_SHORT = 6  # characters of a fingerprint to show
+# What the work of an epoch is proportional to, for each maintenance rule.
 COSTS = {
     "log": "operations in the epoch",
     "constant": "nothing once it is built",
@@ -56,38 +56,39 @@ COSTS = {
 
 
 def explain_tree(name: str, views: Mapping[str, PhysicalPlan]) -> str:
-    """The plan of view `name` as text; `views` are the plans of all views, to tell what is shared."""
+    """The plan of view `name` as text. `views` are the plans of all views, to find shared arrangements."""
     description = explain_json(name, views)
-    key = _listed(description["key"]) if description["key"] is not None else "none, whole rows with a weight"
-    head = f"{name}: key {key}, sharded by {_listed(description['sharded_by'])}"
+    key = _in_parentheses(description["key"]) if description["key"] is not None else "none, whole rows with a weight"
+    head = f"{name}: key {key}, sharded by {_in_parentheses(description['sharded_by'])}"
     return "\n".join([head, *_lines(description["plan"], "", last=True)])
 
 
 def explain_json(name: str, views: Mapping[str, PhysicalPlan]) -> dict[str, Any]:
-    """The same as data."""
+    """The plan of view `name` as JSON values: what `explain_tree` prints."""
     plan = views[name]
     users: dict[str, list[str]] = {}
-    for view, other in views.items():
-        for fingerprint in other.fingerprints:
+    for view, view_plan in views.items():
+        for fingerprint in view_plan.fingerprints:
             users.setdefault(fingerprint, []).append(view)
-    kept = {node.fingerprint: held for node, held in plan.arrangements}
-    shown = [c.name for c in plan.columns]
+    arrangements_of = {node.fingerprint: kept for node, kept in plan.arrangements}
+    column_names = [c.name for c in plan.columns]
+    sharers = {fingerprint: [v for v in using if v != name] for fingerprint, using in users.items()}
     return {
         "view": name,
         "columns": [{"name": c.name, "type": c.type} for c in plan.columns],
-        "key": None if plan.key is None else [shown[p] for p in plan.key],
-        "sharded_by": [shown[p] for p in plan.place],
-        "plan": _node(plan.root, zones(plan.root), kept, {f: [v for v in u if v != name] for f, u in users.items()}),
+        "key": None if plan.key is None else [column_names[p] for p in plan.key],
+        "sharded_by": [column_names[p] for p in plan.place],
+        "plan": _node(plan.root, zones(plan.root), arrangements_of, sharers),
     }
 
 
 def _node(
     node: Node,
     zone_of: Mapping[str, Zone],
-    kept: Mapping[str, list[Arrangement]],
+    arrangements_of: Mapping[str, list[Arrangement]],
     sharers: Mapping[str, list[str]],
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "operator": operator(node),
         "does": describe(node),
         "columns": names(node),
@@ -95,20 +96,20 @@ def _node(
         "fingerprint": node.fingerprint,
     }
     if begins_zone(node):
-        found["shuffled_by"] = _shuffle_columns(node)
-    found["rules"] = {rule: COSTS[rule] for rule in rules(node)}
+        description["shuffled_by"] = _shuffle_columns(node)
+    description["rules"] = {rule: COSTS[rule] for rule in rules(node)}
     if isinstance(node, Stateful):
-        found["arrangements"] = [
+        description["arrangements"] = [
             {
-                "kind": held.kind,
-                "by": _by(node, held),
-                "fingerprint": held.fingerprint,
-                "shared_with": sharers.get(held.fingerprint, []),
+                "kind": arrangement.kind,
+                "by": _by(node, arrangement),
+                "fingerprint": arrangement.fingerprint,
+                "shared_with": sharers.get(arrangement.fingerprint, []),
             }
-            for held in kept[node.fingerprint]
+            for arrangement in arrangements_of[node.fingerprint]
         ]
-    found["inputs"] = [_node(child, zone_of, kept, sharers) for child in node.inputs]
-    return found
+    description["inputs"] = [_node(child, zone_of, arrangements_of, sharers) for child in node.inputs]
+    return description
 
 
 def operator(node: Node) -> str:
@@ -127,11 +128,11 @@ def operator(node: Node) -> str:
 
 
 def describe(node: Node) -> str:
-    """What an operator does, in the names of its columns."""
+    """What an operator does, with column names in place of positions."""
     inputs = [names(child) for child in node.inputs]
     match node:
         case Scan(table=table):
-            return f"{table} {_listed(names(node))}"
+            return f"{table} {_in_parentheses(names(node))}"
         case Filter(condition=condition):
             return _named(condition, inputs[0])
         case Project(expressions=expressions, output=output):
@@ -139,34 +140,34 @@ def describe(node: Node) -> str:
             return ", ".join(s if s == c.name else f"{s} AS {c.name}" for s, c in zip(shown, output, strict=True))
         case Join(left_on=left_on, right_on=right_on, null_safe=null_safe):
             pairs = zip(left_on, right_on, null_safe, strict=True)
-            met = [f"{inputs[0][a]} {'<=>' if safe else '='} {inputs[1][b]}" for a, b, safe in pairs]
-            return "on " + " and ".join(met) if met else "of all pairs"
+            on = [f"{inputs[0][a]} {'<=>' if safe else '='} {inputs[1][b]}" for a, b, safe in pairs]
+            return "on " + " and ".join(on) if on else "of all pairs"
         case Aggregate(groups=groups, calls=calls):
             grouped = "by " + ", ".join(inputs[0][p] for p in groups) if groups else "of all rows"
             return ": ".join(filter(None, (grouped, ", ".join(_named(c.sql, inputs[0]) for c in calls))))
         case Generate(generator=generator, output=output):
-            return f"{_named(generator, inputs[0])} AS {_listed([c.name for c in output])}"
+            return f"{_named(generator, inputs[0])} AS {_in_parentheses([c.name for c in output])}"
         case UnionAll(branches):
             return f"of {len(branches)}"
         case OneRow():
             return "of constants"
         case Window(calls=calls):
             shown = [f"{_named(c.sql, inputs[0])} {c.frame}".strip() for c in calls]
-            return f"{', '.join(shown)} {_arranged(node, inputs[0])}".strip()
+            return f"{', '.join(shown)} {_partition_and_order(node, inputs[0])}".strip()
         case TopK(offset=offset, limit=limit):
-            asked = [] if limit is None else [str(limit)]
-            asked += [f"after {offset}"] if offset else []
-            return f"{' '.join(asked)} {_arranged(node, inputs[0])}".strip()
+            bounds = [] if limit is None else [str(limit)]
+            bounds += [f"after {offset}"] if offset else []
+            return f"{' '.join(bounds)} {_partition_and_order(node, inputs[0])}".strip()
     return ""
 
 
-def _arranged(node: Window | TopK, columns: list[str]) -> str:
+def _partition_and_order(node: Window | TopK, columns: list[str]) -> str:
     parts = [f"by {', '.join(columns[p] for p in node.partition)}"] if node.partition else []
-    parts += [f"ordered by {_sorted(node.order, columns)}"] if node.order else []
+    parts += [f"ordered by {_order(node.order, columns)}"] if node.order else []
     return " ".join(parts)
 
 
-def _sorted(order: Order, columns: list[str]) -> str:
+def _order(order: Order, columns: list[str]) -> str:
     shown = []
     for position, ascending, nulls_first in order:
         nulls = "" if nulls_first == ascending else f" nulls {'first' if nulls_first else 'last'}"
@@ -175,7 +176,7 @@ def _sorted(order: Order, columns: list[str]) -> str:
 
 
 def names(node: Node) -> list[str]:
-    """What to call the columns of a node: within a plan they are mere positions."""
+    """Readable names for the columns of a node, which a plan knows by position only."""
     inputs = [names(child) for child in node.inputs]
     match node:
         case Filter():
@@ -183,9 +184,9 @@ def names(node: Node) -> list[str]:
         case Generate(output=output):
             return inputs[0] + [c.name for c in output]
         case Join(kind=kind) if kind not in ("semi", "anti"):
-            both = set(inputs[0]) & set(inputs[1])
-            left = [f"left.{n}" if n in both else n for n in inputs[0]]
-            return left + [f"right.{n}" if n in both else n for n in inputs[1]]
+            ambiguous = set(inputs[0]) & set(inputs[1])
+            left = [f"left.{n}" if n in ambiguous else n for n in inputs[0]]
+            return left + [f"right.{n}" if n in ambiguous else n for n in inputs[1]]
         case Aggregate(groups=groups, calls=calls):
             return [inputs[0][p] for p in groups] + [_named(c.sql, inputs[0]) for c in calls]
         case Window(calls=calls):
@@ -196,7 +197,7 @@ def names(node: Node) -> list[str]:
 
 
 def rules(node: Node) -> list[str]:
-    """The names of the rules by which an operator makes its delta."""
+    """The maintenance rules that an operator uses to compute its delta: names in `COSTS`."""
     match node:
         case Scan():
             return ["log"]
@@ -227,13 +228,14 @@ def _shuffle_columns(node: Node) -> list[str]:
     return []
 
 
-def _by(node: Node, held: Arrangement) -> list[str]:
-    owner = next((n for n in (*node.inputs, node) if n.fingerprint == held.of), node)
-    return [names(owner)[p] for p in held.by]
+def _by(node: Node, arrangement: Arrangement) -> list[str]:
+    """The columns an arrangement is sorted by: columns of an input or of the node itself."""
+    owner = next((n for n in (*node.inputs, node) if n.fingerprint == arrangement.of), node)
+    return [names(owner)[p] for p in arrangement.by]
 
 
 def _named(text: str, columns: list[str]) -> str:
-    """An expression in the names of its input's columns."""
+    """An expression with its input's column names in place of positions."""
 
     def rewrite(node: exp.Expr) -> exp.Expr:
         position = position_of(node) if isinstance(node, exp.Column) else None
@@ -244,29 +246,29 @@ def _named(text: str, columns: list[str]) -> str:
     return generate(parse_expr(text).transform(rewrite))
 
 
-def _listed(shown: list[str]) -> str:
-    return f"({', '.join(shown)})"
+def _in_parentheses(parts: list[str]) -> str:
+    return f"({', '.join(parts)})"
 
 
 def _lines(node: Mapping[str, Any], indent: str, *, last: bool) -> list[str]:
-    placed = f", shuffled by {_listed(node['shuffled_by'])}" if "shuffled_by" in node else ""
+    shuffled = f", shuffled by {_in_parentheses(node['shuffled_by'])}" if "shuffled_by" in node else ""
     source = ", the log" if node["operator"] == "scan" else ""
     head = f"{indent}{'└─' if last else '├─'} {node['operator']} {node['does']}"
-    lines = [f"{head}  [zone {node['zone']}{source}{placed}]"]
+    lines = [f"{head}  [zone {node['zone']}{source}{shuffled}]"]
     indent += "   " if last else "│  "
     bar = "│  " if node["inputs"] else "   "
     lines += [f"{indent}{bar}rule {rule}: costs {cost}" for rule, cost in node["rules"].items()]
-    for held in node.get("arrangements", ()):
-        shared = f", shared with {', '.join(held['shared_with'])}" if held["shared_with"] else ""
-        mark = held["fingerprint"][:_SHORT]
-        lines.append(f"{indent}{bar}keeps {held['kind']} by {_listed(held['by'])} #{mark}{shared}")
+    for kept in node.get("arrangements", ()):
+        shared = f", shared with {', '.join(kept['shared_with'])}" if kept["shared_with"] else ""
+        fingerprint = kept["fingerprint"][:_SHORT]
+        lines.append(f"{indent}{bar}keeps {kept['kind']} by {_in_parentheses(kept['by'])} #{fingerprint}{shared}")
     for number, child in enumerate(node["inputs"]):
         lines += _lines(child, indent, last=number == len(node["inputs"]) - 1)
     return lines
 
 
 def compact(node: Node) -> str:
-    """A plan on one line, in positions: the notation of the rewrites' examples and fixtures."""
+    """A plan on one line, with positional columns: the notation of the rewrites' examples and fixtures."""
     inner = ", ".join(compact(child) for child in node.inputs)
     match node:
         case Scan(table=table, positions=positions):
@@ -280,9 +282,9 @@ def compact(node: Node) -> str:
         case Generate(generator=generator):
             return f"generate({generator}; {inner})"
         case Join(kind=kind, left_on=left, right_on=right, null_safe=safe, condition=condition):
-            met = [f"{a}{'<=>' if s else '='}{b}" for a, b, s in zip(left, right, safe, strict=True)]
-            met += [condition] if condition is not None else []
-            return f"{kind}({', '.join(met)}; {inner})"
+            on = [f"{a}{'<=>' if s else '='}{b}" for a, b, s in zip(left, right, safe, strict=True)]
+            on += [condition] if condition is not None else []
+            return f"{kind}({', '.join(on)}; {inner})"
         case Aggregate(groups=groups, calls=calls):
             parts = [*(f"_{p}" for p in groups), *(c.sql for c in calls)]
             return f"aggregate({', '.join(parts)}; {inner})"
@@ -299,4 +301,4 @@ def compact(node: Node) -> str:
 
 
 def _compact_order(node: Window | TopK) -> str:
-    return _arranged(node, [f"_{i}" for i in range(len(node.input.columns))])
+    return _partition_and_order(node, [f"_{i}" for i in range(len(node.input.columns))])

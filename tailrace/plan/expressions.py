@@ -1,7 +1,7 @@
-"""Expressions as the plan holds them: Spark SQL text in which `_i` is column i of the input.
+"""Plan expressions: Spark SQL text in which `_i` is column i of the input.
 
-Text, because it compares, hashes, stores and reaches Spark as it is; parsed (once) only to be changed.
-Whatever is put into another expression is put in parentheses unless it is a single operand.
+They are text because text can be compared, hashed, stored and sent to Spark as it is. It is parsed (once, cached) only
+to be rewritten. An expression inserted into another one gets parentheses unless it is a single operand.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.plan.nodes import column_of
 from tailrace.plan.sql.dialect import generate, parse
 
@@ -25,40 +26,36 @@ _ATOMS = (
 
 @lru_cache(maxsize=16384)
 def parse_expr(text: str) -> exp.Expr:
-    """The tree of an expression; shared, so copy it before changing it."""
-    # After SELECT, a function called REPLACE or INSERT cannot be taken for a statement.
+    """The tree of an expression. It is cached: copy it before changing it."""
+    # "SELECT" in front, so that the parser does not take the function REPLACE or INSERT for a statement.
     return parse(f"SELECT {text}")[0].expressions[0].pop()  # type: ignore[no-any-return]
 
 
-def column(position: int) -> str:
-    return f"_{position}"
-
-
 def position_of(node: exp.Column) -> int | None:
-    """The position a column node stands for, whatever fields of it are read: 3 for `_3` and `_3.f`."""
+    """The position of a column node, with or without fields: 3 for `_3` and `_3.f`. None if it is not positional."""
     first = node.parts[0]
-    found = None if first.args.get("quoted") else _POSITION.match(first.name)
-    return int(found[1]) if found else None
+    match = None if first.args.get("quoted") else _POSITION.match(first.name)
+    return int(match[1]) if match else None
 
 
 @lru_cache(maxsize=16384)
 def refs(text: str) -> frozenset[int]:
-    """Positions an expression reads."""
+    """The positions that an expression reads."""
     copied = column_of(text)
     if copied is not None:
         return frozenset((copied,))
-    found = (position_of(c) for c in parse_expr(text).find_all(exp.Column))
-    return frozenset(p for p in found if p is not None)
+    positions = (position_of(c) for c in parse_expr(text).find_all(exp.Column))
+    return frozenset(p for p in positions if p is not None)
 
 
 def remap(text: str, mapping: Mapping[int, int]) -> str:
-    """The expression over a relation where column i has become column `mapping[i]`."""
+    """The expression with each `_i` replaced by `_mapping[i]`."""
     copied = column_of(text)
     if copied is not None:
         return column(mapping[copied])
     if all(mapping[p] == p for p in refs(text)):
         return text
-    return _replaced(text, lambda p: parse_expr(column(mapping[p])))
+    return _replace_positions(text, lambda p: parse_expr(column(mapping[p])))
 
 
 def shift(text: str, by: int) -> str:
@@ -66,14 +63,14 @@ def shift(text: str, by: int) -> str:
 
 
 def substitute(text: str, expressions: Sequence[str]) -> str:
-    """The expression with `_i` replaced by the i-th of `expressions`."""
+    """The expression with each `_i` replaced by `expressions[i]`."""
     copied = column_of(text)
     if copied is not None:
         return expressions[copied]
-    return _replaced(text, lambda p: operand(parse_expr(expressions[p])))
+    return _replace_positions(text, lambda p: operand(parse_expr(expressions[p])))
 
 
-def _replaced(text: str, replacement: Callable[[int], exp.Expr]) -> str:
+def _replace_positions(text: str, replacement: Callable[[int], exp.Expr]) -> str:
     def replace(node: exp.Expr) -> exp.Expr:
         position = position_of(node) if isinstance(node, exp.Column) else None
         if position is None:
@@ -92,51 +89,52 @@ def with_fields(node: exp.Expr, fields: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def operand(node: exp.Expr) -> exp.Expr:
+    """A copy of the expression that can be an operand of any operator: in parentheses if needed."""
     return node.copy() if isinstance(node, _ATOMS) else exp.Paren(this=node.copy())
 
 
 def conjuncts(text: str) -> list[str]:
-    """The parts that must all be true for the expression to be true."""
-    return [generate(part) for part in _parts(parse_expr(text))]
+    """The conditions whose AND is the expression."""
+    return [generate(part) for part in _split_and(parse_expr(text))]
 
 
-def _parts(node: exp.Expr) -> list[exp.Expr]:
+def _split_and(node: exp.Expr) -> list[exp.Expr]:
     node = node.unnest()
     if isinstance(node, exp.And):
-        return [*_parts(node.this), *_parts(node.expression)]
-    return _factored(node) if isinstance(node, exp.Or) else [node]
+        return [*_split_and(node.this), *_split_and(node.expression)]
+    return _factor_or(node) if isinstance(node, exp.Or) else [node]
 
 
-def _factored(node: exp.Or) -> list[exp.Expr]:
-    """`(a AND b) OR (a AND c)` as a and `b OR c`: a may be a join key that is hidden in every alternative."""
-    alternatives = [_parts(part) for part in _alternatives(node)]
+def _factor_or(node: exp.Or) -> list[exp.Expr]:
+    """`(a AND b) OR (a AND c)` as the conjuncts `a` and `b OR c`: `a` may be a join key."""
+    alternatives = [_split_and(part) for part in _split_or(node)]
     texts = [{generate(part) for part in parts} for parts in alternatives]
-    common = [part for part in alternatives[0] if all(generate(part) in known for known in texts)]
+    common = [part for part in alternatives[0] if all(generate(part) in others for others in texts)]
     if not common:
         return [node]
-    shared = {generate(part) for part in common}
-    rests = [[p for p in parts if generate(p) not in shared] for parts in alternatives]
+    common_texts = {generate(part) for part in common}
+    rests = [[p for p in parts if generate(p) not in common_texts] for parts in alternatives]
     if not all(rests):
-        return common
+        return common  # one alternative is `a` alone: a OR (a AND c) = a
     either = " OR ".join(f"({conjoin([generate(p) for p in rest])})" for rest in rests)
     return [*common, parse_expr(either)]
 
 
-def _alternatives(node: exp.Expr) -> list[exp.Expr]:
+def _split_or(node: exp.Expr) -> list[exp.Expr]:
     node = node.unnest()
     if isinstance(node, exp.Or):
-        return [*_alternatives(node.this), *_alternatives(node.expression)]
+        return [*_split_or(node.this), *_split_or(node.expression)]
     return [node]
 
 
 def conjoin(texts: Sequence[str]) -> str:
-    """One condition of several; the order is kept, as an earlier one may guard a later one from an error."""
+    """The AND of several conditions. The order is kept: an earlier one may guard a later one from an error."""
     distinct = list(dict.fromkeys(texts))
     return distinct[0] if len(distinct) == 1 else " AND ".join(f"({text})" for text in distinct)
 
 
 def equality(text: str) -> tuple[str, str, bool] | None:
-    """Both sides of `a = b` or `a <=> b`, and whether it is the second, which holds for two NULLs."""
+    """Both sides of `a = b` or `a <=> b`, and whether it is `<=>`; None for any other expression."""
     node = parse_expr(text)
     if not isinstance(node, exp.EQ | exp.NullSafeEQ):
         return None

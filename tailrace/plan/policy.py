@@ -1,4 +1,4 @@
-"""Refresh policies: what `WITH (refresh = ...)` may say, and what an epoch did with a view."""
+"""Refresh policies (`WITH (refresh = ...)`), and how an epoch refreshed a view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of expressions: what the planner asks of Spark, behind a protocol so that tests need no JVM."""
+"""Types of expressions, as Spark decides them; behind a protocol, so that tests need no JVM."""
 
 from __future__ import annotations
 
@@ -9,30 +9,29 @@ from sqlglot import exp
 
 from tailrace.errors import SqlError
 from tailrace.plan.nodes import column_of
-from tailrace.plan.outer import typed
+from tailrace.plan.outer import null_outer_refs
 from tailrace.plan.sql.dialect import location
-from tailrace.types import Column
+from tailrace.types import INTEGERS, Column, is_float
 
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 
 
 class ExpressionFault(SqlError):
-    """The typer cannot analyse the expression at `index`; `message` says why."""
+    """The typer cannot analyse the expression at `index`, for the reason in `message`."""
 
 
 class Typer(Protocol):
     def types(self, columns: Sequence[Column], expressions: Sequence[str]) -> list[str]:
-        """Spark's type text of each expression over a relation with these columns, called `_0`, `_1`, ...
+        """Spark's type of each expression over a relation with these columns, named `_0`, `_1`, ...
 
-        A call holds either aggregates or none. Raises `ExpressionFault`.
+        Either all expressions of one call are aggregates or none is. Raises `ExpressionFault`.
         """
 
 
 class Types:
-    """Asks a `Typer`, but never for what is known already, and says where in the text a fault is.
+    """A `Typer` with a cache, which reports faults with their place in the user's text.
 
-    An answer depends on the types of the input only, so it is kept for other views too.
+    A type depends only on the expression and the input's types, so the cache serves all views.
     """
 
     def __init__(self, typer: Typer) -> None:
@@ -45,15 +44,15 @@ class Types:
         expressions: Sequence[str],
         origins: Sequence[exp.Expr | None] = (),
     ) -> list[str]:
-        """Types of `expressions`; `origins` are the parts of the user's text they come from."""
+        """The type of each expression; `origins` are the parts of the user's text they come from, for faults."""
         shape = tuple(c.type for c in columns)
-        asked = [i for i, e in enumerate(expressions) if column_of(e) is None and (shape, e) not in self._known]
-        if asked:
+        unknown = [i for i, e in enumerate(expressions) if column_of(e) is None and (shape, e) not in self._known]
+        if unknown:
             try:
-                answers = self._typer.types(columns, [typed(expressions[i]) for i in asked])
+                answers = self._typer.types(columns, [null_outer_refs(expressions[i]) for i in unknown])
             except ExpressionFault as fault:
-                raise _placed(fault, [origins[i] if i < len(origins) else None for i in asked]) from fault
-            self._known.update(zip(((shape, expressions[i]) for i in asked), answers, strict=True))
+                raise _with_location(fault, [origins[i] if i < len(origins) else None for i in unknown]) from fault
+            self._known.update(zip(((shape, expressions[i]) for i in unknown), answers, strict=True))
         return [self._lookup(columns, shape, e) for e in expressions]
 
     def _lookup(self, columns: Sequence[Column], shape: tuple[str, ...], expression: str) -> str:
@@ -61,15 +60,15 @@ class Types:
         return columns[position].type if position is not None else self._known[shape, expression]
 
     def common(self, left: str, right: str) -> str:
-        """The type Spark widens both to, `left` itself if they are the same."""
+        """The type that Spark widens both types to."""
         if left == right:
             return left
         return self.of([Column("_0", left), Column("_1", right)], ["COALESCE(_0, _1)"])[0]
 
     def compared(self, left: str, right: str) -> str | None:
-        """The type in which Spark compares values of two types; None: leave it to Spark.
+        """The type in which Spark's `=` compares values of two types; None if only Spark knows.
 
-        Not always the common type: a string and a number meet as numbers in `=`, as strings in `coalesce`.
+        Not always the common type: `=` compares a string and a number as numbers, `coalesce` makes them strings.
         """
         if left == right:
             return left
@@ -79,17 +78,17 @@ class Types:
         other = right if left == "string" else left
         if "string" not in families or _family(other) not in ("number", "time"):
             return None
-        # No decimal type holds every string's number, so Spark takes the middle.
+        # A decimal type cannot hold the number in every string, so Spark compares as double.
         return "double" if other.startswith("decimal") else other
 
 
 def _family(kind: str) -> str:
-    if kind.startswith("decimal") or kind in _NUMBERS:
+    if kind.startswith("decimal") or kind in INTEGERS or is_float(kind):
         return "number"
     return "time" if kind in _TIMES else kind
 
 
-def _placed(fault: ExpressionFault, origins: Sequence[exp.Expr | None]) -> SqlError:
+def _with_location(fault: ExpressionFault, origins: Sequence[exp.Expr | None]) -> SqlError:
     index = fault.data.get("index")
     origin = origins[index] if index is not None and index < len(origins) else None
     return SqlError(message=fault.message, **(location(origin) if origin is not None else {}))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError
-from tailrace.plan.build.placeholders import Held, cut, has_placeholder
+from tailrace.plan.build.placeholders import Subqueries, has_placeholder, insert_placeholders
 from tailrace.plan.build.scope import Scope, unknown
 from tailrace.plan.expressions import conjuncts
 from tailrace.plan.nodes import Node
@@ -35,7 +35,7 @@ class Relation:
 class Environment:
     """Lookups for planning one query.
 
-    `query` plans a nested query. `held` has the subqueries that were cut out of expressions. `outer` is the query
+    `query` plans a nested query. `subqueries` holds those that placeholders stand for. `outer` is the query
     around this one.
     """
 
@@ -43,7 +43,7 @@ class Environment:
     types: Types
     ctes: Mapping[str, Node]
     query: BuildQuery
-    held: Held = field(default_factory=Held)
+    subqueries: Subqueries = field(default_factory=Subqueries)
     outer: Outer | None = None
 
     def with_cte(self, name: str, node: Node) -> Environment:
@@ -69,7 +69,7 @@ class Environment:
 
     def condition(self, tree: exp.Expr, relation: Relation, clause: str) -> list[str]:
         """The resolved conjuncts of a condition, with placeholders for subqueries."""
-        tree = cut(tree, self.held)
+        tree = insert_placeholders(tree, self.subqueries)
         refuse_expression(tree)
         for node in tree.walk():
             if functions.is_aggregate(node):

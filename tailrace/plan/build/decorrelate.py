@@ -1,11 +1,13 @@
-"""A subquery that reads the query around it, made into one that can be joined with that query.
+"""Decorrelation: turns a subquery that reads the outer query into a relation to join with the outer query.
 
-    outer ⋈ q(outer.a)  =  outer ⋈[a = k] Q,   where Q holds the rows of q(k) beside k, for every k that matters
+    outer ⋈ q(outer.a)  =  outer ⋈[a = k] Q        Q = { (row, k) | row of q(k) }, for every outer value k
 
-What the subquery reads of the outer query is pulled up through its operators as columns that each carries
-along: its ties. A condition `inner = outer` makes the inner side a tie. Any other use needs the outer
-values themselves: they come from the domain, the distinct values of those outer columns, which is joined
-in, and whose columns are then the ties.
+`lift` pulls the outer references up through the subquery's operators. Each becomes a correlation column: the last
+columns of the lifted plan, which every operator carries and groups by.
+
+    inner = outer       the inner side is the correlation column
+    any other use       needs the outer value itself: the domain (the distinct values of those outer columns) is
+                        joined in, and its columns are the correlation columns
 """
 
 from __future__ import annotations
@@ -15,54 +17,56 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.plan.build.correlated_limits import require_limit_by_row
-from tailrace.plan.build.emptiness import or_empty
-from tailrace.plan.expressions import cast, column, conjuncts, equality, refs, remap, substitute
+from tailrace.plan.build.emptiness import value_or_empty
+from tailrace.plan.expressions import cast, conjuncts, equality, refs, remap, substitute
 from tailrace.plan.joining import filtered, joined, selected
 from tailrace.plan.nodes import Aggregate, Filter, Generate, Join, Node, Project, TopK, UnionAll, Window, column_of
-from tailrace.plan.outer import outer_refs, reads_outer, with_outer
+from tailrace.plan.outer import outer_refs, reads_outer, replace_outer_refs
 from tailrace.plan.sql.refuse import unsupported
 from tailrace.plan.typing import Types
 from tailrace.types import Column, is_float, is_scalar
 
 
 @dataclass(frozen=True)
-class Tie:
-    """What a tie column must equal: an expression over the outer query's columns."""
+class Correlation:
+    """What one correlation column must equal: `outer`, an expression over the outer query's columns."""
 
     outer: str
     null_safe: bool
-    exact: bool = False  # the very value, not merely an equal one
+    exact: bool = False  # the column holds the outer value itself, not just one that compares as equal (0.0 = -0.0)
 
 
 @dataclass(frozen=True)
 class Lifted:
-    """A subquery's plan with its ties as the last columns."""
+    """A subquery's plan: its own columns, then one column per correlation."""
 
     node: Node
-    ties: tuple[Tie, ...] = ()
+    correlations: tuple[Correlation, ...] = ()
 
     @property
     def width(self) -> int:
-        """How many columns are the subquery's own."""
-        return len(self.node.columns) - len(self.ties)
+        """The number of the subquery's own columns."""
+        return len(self.node.columns) - len(self.correlations)
 
     @property
-    def tied(self) -> range:
+    def correlated(self) -> range:
+        """The positions of the correlation columns."""
         return range(self.width, len(self.node.columns))
 
-    def conditions(self, before: int, ties_at: int) -> list[str]:
-        """The ties as conditions on rows of `before` outer columns and then others, with ties from `ties_at`."""
-        return [_equal(t.outer, column(before + ties_at + i), t.null_safe) for i, t in enumerate(self.ties)]
+    def conditions(self, left_width: int, first: int) -> list[str]:
+        """Join conditions: `left_width` outer columns on the left; correlation columns from `first` on the right."""
+        return [_equal(c.outer, column(left_width + first + i), c.null_safe) for i, c in enumerate(self.correlations)]
 
 
-def _equal(one: str, other: str, null_safe: bool) -> str:
-    return f"({one}) {'<=>' if null_safe else '='} ({other})"
+def _equal(left: str, right: str, null_safe: bool) -> str:
+    return f"({left}) {'<=>' if null_safe else '='} ({right})"
 
 
 @dataclass(frozen=True)
 class Decorrelation:
-    """Lifts plans of subqueries of `outer`, the relation of the query at `depth`."""
+    """Lifts the plans of subqueries. `outer` is the outer query's relation, `depth` its nesting depth."""
 
     outer: Node
     depth: int
@@ -78,7 +82,7 @@ class Decorrelation:
             case Project():
                 return self._project(node)
             case Aggregate():
-                return self.aggregate(node) if node.groups else self._completed(self.aggregate(node), node)
+                return self.aggregate(node) if node.groups else self._add_empty_groups(self.aggregate(node), node)
             case Join():
                 return self._join(node)
             case UnionAll(branches):
@@ -93,209 +97,218 @@ class Decorrelation:
         raise unsupported(f"a correlated subquery over {type(node).__name__}", self.origin)
 
     def domain(self, positions: Sequence[int]) -> Node:
-        """The distinct values of these columns of the outer query."""
+        """The distinct values of these outer columns."""
         for position in positions:
             name, kind = self.outer.columns[position]
             if not is_scalar(kind):
-                reason = f"column {name!r} is of a nested type; compare it by = only"
+                reason = f"column {name!r} has a nested type; compare it with = only"
                 raise unsupported("a correlated subquery over nested types", self.origin, reason)
         return Aggregate(selected(self.outer, positions), tuple(range(len(positions))), ())
 
-    # one operator each
+    # one method per operator
 
     def _filter(self, source: Lifted, condition: Sequence[str]) -> Lifted:
-        outside = [c for c in condition if outer_refs(c, self.depth)]
-        plain = [c for c in condition if c not in outside]
-        found = [(c, self._tie(source.node, c)) for c in outside]
-        rest = [c for c, tie in found if tie is None]
-        inner: dict[Tie, str] = {}
-        for text, tie in (tie for _, tie in found if tie is not None):
-            # Two columns that equal the same outer one equal each other: their tables meet by that.
-            if inner.setdefault(tie, text) != text:
-                plain.append(_equal(inner[tie], text, tie.null_safe))
-        source = replace(source, node=filtered(source.node, plain))
-        tied = self._tied(source, inner)
-        if not self._reads(rest) <= self._known(tied).keys():
-            # All of it goes through the domain, so that the equalities find its rows.
-            rest = outside
-            tied = self._over_domain(source, self._reads(outside))
-        return replace(tied, node=filtered(tied.node, [self._inside(c, tied) for c in rest]))
+        outer_conditions = [c for c in condition if outer_refs(c, self.depth)]
+        inner_conditions = [c for c in condition if c not in outer_conditions]
+        equalities = [(c, self._as_correlation(source.node, c)) for c in outer_conditions]
+        rest = [c for c, parsed in equalities if parsed is None]
+        inner_sides: dict[Correlation, str] = {}
+        for text, correlation in (parsed for _, parsed in equalities if parsed is not None):
+            # Two inner columns that equal the same outer one equal each other: this joins their tables by a key.
+            if inner_sides.setdefault(correlation, text) != text:
+                inner_conditions.append(_equal(inner_sides[correlation], text, correlation.null_safe))
+        source = replace(source, node=filtered(source.node, inner_conditions))
+        lifted = self._append(source, inner_sides)
+        if not self._reads(rest) <= self._known(lifted).keys():
+            # Put the equalities above the domain join too: they become its join key.
+            rest = outer_conditions
+            lifted = self._over_domain(source, self._reads(outer_conditions))
+        return replace(lifted, node=filtered(lifted.node, [self._inside(c, lifted) for c in rest]))
 
     def _project(self, node: Project) -> Lifted:
         source = self.lift(node.input)
         if not self._reads(node.expressions) <= self._known(source).keys():
             source = self._over_domain(source, self._reads(node.expressions))
         expressions = [self._inside(e, source) for e in node.expressions]
-        ties = tuple(source.node.columns[p] for p in source.tied)
-        expressions += [column(p) for p in source.tied]
+        correlation_columns = tuple(source.node.columns[p] for p in source.correlated)
+        expressions += [column(p) for p in source.correlated]
         below = source.node
         if isinstance(below, Project) and all(column_of(e) is not None for e in below.expressions):
-            # One projection, so that a key is not lost between two copies of its column.
+            # Merge both: `Project.key` follows one copy of a column only, and the upper projection may drop that copy.
             expressions = [substitute(e, below.expressions) for e in expressions]
             below = below.input
-        return replace(source, node=Project(below, tuple(expressions), node.output + ties))
+        return replace(source, node=Project(below, tuple(expressions), node.output + correlation_columns))
 
     def aggregate(self, node: Aggregate) -> Lifted:
-        """Grouped by the ties too. Without GROUP BY, groups of no rows are missing."""
+        """Groups by the correlation columns too. Empty groups are missing from the result."""
         source = self.lift(node.input)
-        ties = [_first_copy(source.node, p) for p in source.tied]
-        groups = list(dict.fromkeys([*node.groups, *ties]))
+        correlated = [_first_copy(source.node, p) for p in source.correlated]
+        groups = list(dict.fromkeys([*node.groups, *correlated]))
         shown = [groups.index(g) for g in node.groups]
         shown += range(len(groups), len(groups) + len(node.calls))
-        shown += [groups.index(t) for t in ties]
+        shown += [groups.index(p) for p in correlated]
         return replace(source, node=selected(Aggregate(source.node, tuple(groups), node.calls), shown))
 
-    def _completed(self, grouped: Lifted, node: Aggregate) -> Lifted:
-        """A row for every value of the domain, also where there was nothing to aggregate."""
-        positions = self._tie_refs(grouped.ties)
+    def _add_empty_groups(self, grouped: Lifted, node: Aggregate) -> Lifted:
+        """An aggregate without GROUP BY has a row for every value of the domain, also for an empty group."""
+        positions = self._outer_positions(grouped.correlations)
         domain = self.domain(positions)
         at = {p: i for i, p in enumerate(positions)}
-        ties = [replace(t, outer=remap(t.outer, at)) for t in grouped.ties]
-        condition = Lifted(grouped.node, tuple(ties)).conditions(len(positions), grouped.width)
+        over_domain = tuple(replace(c, outer=remap(c.outer, at)) for c in grouped.correlations)
+        condition = Lifted(grouped.node, over_domain).conditions(len(positions), grouped.width)
         both = joined(domain, grouped.node, "left", condition, self.types)
-        calls = [or_empty(c, column(len(positions) + i), self.origin) for i, c in enumerate(node.calls)]
-        answers = Project(
+        calls = [value_or_empty(c, column(len(positions) + i), self.origin) for i, c in enumerate(node.calls)]
+        completed = Project(
             both, (*calls, *map(column, at.values())), grouped.node.columns[: grouped.width] + domain.columns
         )
-        return Lifted(answers, _identity(positions))
+        return Lifted(completed, _identity(positions))
 
     def _join(self, node: Join) -> Lifted:
         left, right = self.lift(node.left), self.lift(node.right)
-        if node.kind in ("right", "full") or (right.ties and node.kind != "inner"):
+        if node.kind in ("right", "full") or (right.correlations and node.kind != "inner"):
             return self._join_by_domain(node, left, right)
         start = len(left.node.columns)
-        joint = replace(node, left=left.node, right=right.node, condition=self._over(node, left))
+        joint = replace(node, left=left.node, right=right.node, condition=self._shifted_condition(node, left))
         if node.kind in ("semi", "anti"):
             return replace(left, node=joint)
-        shown = [*range(left.width), *range(start, start + right.width), *left.tied, *(start + p for p in right.tied)]
-        return Lifted(selected(joint, shown), left.ties + right.ties)
+        shown = [*range(left.width), *range(start, start + right.width)]
+        shown += [*left.correlated, *(start + p for p in right.correlated)]
+        return Lifted(selected(joint, shown), left.correlations + right.correlations)
 
-    def _over(self, node: Join, left: Lifted) -> str | None:
-        """The join's condition over a left side that has got more columns."""
+    def _shifted_condition(self, node: Join, left: Lifted) -> str | None:
+        """The join's condition, its right-hand positions shifted by the columns that lifting added on the left."""
         if node.condition is None:
             return None
         if outer_refs(node.condition, self.depth):
-            raise unsupported("a correlated subquery with an outer column in such a JOIN condition", self.origin)
-        width, more = len(node.left.columns), len(left.node.columns) - len(node.left.columns)
-        return remap(node.condition, {p: p if p < width else p + more for p in refs(node.condition)})
+            construct = "a correlated subquery with an outer column in the condition of an outer, semi or anti join"
+            raise unsupported(construct, self.origin)
+        width, added = len(node.left.columns), len(left.node.columns) - len(node.left.columns)
+        return remap(node.condition, {p: p if p < width else p + added for p in refs(node.condition)})
 
     def _join_by_domain(self, node: Join, left: Lifted, right: Lifted) -> Lifted:
-        """Both sides for each value of the domain: a row without a match is one for that value."""
+        """Joins both sides once per value of the domain, so that a row is matched or unmatched per value."""
         if node.kind == "full":
             raise unsupported("a correlated subquery with a FULL JOIN under the correlation", self.origin)
-        positions = self._tie_refs(left.ties + right.ties)
+        positions = self._outer_positions(left.correlations + right.correlations)
         left, right = self._over_domain(left, positions), self._over_domain(right, positions)
         joint = replace(
             node,
             left=left.node,
             right=right.node,
-            left_on=(*node.left_on, *left.tied),
-            right_on=(*node.right_on, *right.tied),
+            left_on=(*node.left_on, *left.correlated),
+            right_on=(*node.right_on, *right.correlated),
             null_safe=node.null_safe + (True,) * len(positions),
-            condition=self._over(node, left),
+            condition=self._shifted_condition(node, left),
         )
         if node.kind in ("semi", "anti"):
-            return Lifted(joint, left.ties)
+            return Lifted(joint, left.correlations)
         start = len(left.node.columns)
-        ties = [start + p for p in right.tied] if node.kind == "right" else list(left.tied)
-        return Lifted(selected(joint, [*range(left.width), *range(start, start + right.width), *ties]), left.ties)
+        # Take the correlation columns from the preserved side: those of the other side are NULL in unmatched rows.
+        correlated = [start + p for p in right.correlated] if node.kind == "right" else list(left.correlated)
+        shown = [*range(left.width), *range(start, start + right.width), *correlated]
+        return Lifted(selected(joint, shown), left.correlations)
 
-    def _union(self, parts: Sequence[Lifted]) -> Lifted:
-        kinds = {tuple(p.node.columns[i].type for i in p.tied) for p in parts}
-        if len({p.ties for p in parts}) > 1 or len(kinds) > 1:
-            positions = self._tie_refs([t for p in parts for t in p.ties])
-            parts = [self._over_domain(p, positions) for p in parts]
-        return Lifted(UnionAll(tuple(p.node for p in parts)), parts[0].ties)
+    def _union(self, branches: Sequence[Lifted]) -> Lifted:
+        types = {tuple(b.node.columns[i].type for i in b.correlated) for b in branches}
+        if len({b.correlations for b in branches}) > 1 or len(types) > 1:
+            positions = self._outer_positions([c for b in branches for c in b.correlations])
+            branches = [self._over_domain(b, positions) for b in branches]
+        return Lifted(UnionAll(tuple(b.node for b in branches)), branches[0].correlations)
 
     def _partitioned(self, node: Window | TopK) -> Lifted:
-        """The rows of one value of the ties are a partition."""
+        """Partitions by the correlation columns too."""
         source = self.lift(node.input)
-        node = replace(node, input=source.node, partition=(*node.partition, *source.tied))
-        return replace(source, node=_ties_last(node, source))
+        node = replace(node, input=source.node, partition=(*node.partition, *source.correlated))
+        return replace(source, node=_correlated_last(node, source))
 
     def _generate(self, node: Generate) -> Lifted:
         source = self.lift(node.input)
         if not self._reads([node.generator]) <= self._known(source).keys():
             source = self._over_domain(source, self._reads([node.generator]))
-        made = replace(node, input=source.node, generator=self._inside(node.generator, source))
-        return replace(source, node=_ties_last(made, source))
+        generated = replace(node, input=source.node, generator=self._inside(node.generator, source))
+        return replace(source, node=_correlated_last(generated, source))
 
-    # ties and the domain
+    # correlations and the domain
 
-    def _tie(self, node: Node, condition: str) -> tuple[str, Tie] | None:
-        """`inner = outer` as the inner side and what it is tied to, both in the type they are compared in."""
+    def _as_correlation(self, node: Node, condition: str) -> tuple[str, Correlation] | None:
+        """Splits `inner = outer` into the inner side and the correlation, both cast to the type `=` compares in.
+
+        None if the condition is not an equality between the two queries.
+        """
         sides = equality(condition)
         if sides is None:
             return None
-        one, other, null_safe = sides
-        if outer_refs(one, self.depth):
-            one, other = other, one
-        if outer_refs(one, self.depth) or not refs(one) or refs(other) or "`^" in self._above(other):
+        inner, outer, null_safe = sides
+        if outer_refs(inner, self.depth):
+            inner, outer = outer, inner
+        if outer_refs(inner, self.depth) or not refs(inner) or refs(outer) or "`^" in self._above(outer):
             return None
-        other = self._above(other)
-        kinds = (*self.types.of(node.columns, [one]), *self.types.of(self.outer.columns, [other]))
-        common = self.types.compared(*kinds)
+        outer = self._above(outer)
+        types = (*self.types.of(node.columns, [inner]), *self.types.of(self.outer.columns, [outer]))
+        common = self.types.compared(*types)
         if common is None or not is_scalar(common):
             return None
-        one, other = (t if kind == common else cast(t, common) for t, kind in zip((one, other), kinds, strict=True))
-        return one, Tie(other, null_safe)
+        inner, outer = (t if kind == common else cast(t, common) for t, kind in zip((inner, outer), types, strict=True))
+        return inner, Correlation(outer, null_safe)
 
-    def _tied(self, source: Lifted, found: Mapping[Tie, str]) -> Lifted:
-        if not found:
+    def _append(self, source: Lifted, inner_sides: Mapping[Correlation, str]) -> Lifted:
+        """Appends the inner side of each correlation as a column."""
+        if not inner_sides:
             return source
-        texts = list(found.values())
+        texts = list(inner_sides.values())
         copied = [column(i) for i in range(len(source.node.columns))]
         names = [text if (p := column_of(text)) is None else source.node.columns[p].name for text in texts]
         columns = tuple(map(Column, names, self.types.of(source.node.columns, texts)))
         node = Project(source.node, (*copied, *texts), source.node.columns + columns)
-        return Lifted(node, source.ties + tuple(found))
+        return Lifted(node, source.correlations + tuple(inner_sides))
 
     def _over_domain(self, source: Lifted, positions: Iterable[int]) -> Lifted:
-        """The subquery for each value of the domain."""
-        wanted = sorted({*positions, *self._tie_refs(source.ties)})
+        """The subquery joined with the domain of these outer columns: its rows once per value of the domain."""
+        outer_positions = sorted({*positions, *self._outer_positions(source.correlations)})
         start = len(source.node.columns)
-        at = {p: start + i for i, p in enumerate(wanted)}
-        both: Node = Join(source.node, self.domain(wanted), "inner", (), (), ())
-        ties = zip(source.ties, source.tied, strict=True)
-        both = filtered(both, [_equal(remap(t.outer, at), column(p), t.null_safe) for t, p in ties])
-        shown = [*range(source.width), *range(start, start + len(wanted))]
-        return Lifted(selected(both, shown), _identity(wanted))
+        at = {p: start + i for i, p in enumerate(outer_positions)}
+        both: Node = Join(source.node, self.domain(outer_positions), "inner", (), (), ())
+        correlations = zip(source.correlations, source.correlated, strict=True)
+        both = filtered(both, [_equal(remap(c.outer, at), column(p), c.null_safe) for c, p in correlations])
+        shown = [*range(source.width), *range(start, start + len(outer_positions))]
+        return Lifted(selected(both, shown), _identity(outer_positions))
 
     def _known(self, source: Lifted) -> dict[int, int]:
-        """Outer columns whose value a tie column has: the positions of both."""
+        """Maps each outer column whose value a correlation column holds to that column's position."""
         known: dict[int, int] = {}
-        for position, tie in zip(source.tied, source.ties, strict=True):
-            outer = column_of(tie.outer)
-            # 0.0 = -0.0, which are two values nevertheless.
-            if outer is not None and (tie.exact or not is_float(source.node.columns[position].type)):
+        for position, correlation in zip(source.correlated, source.correlations, strict=True):
+            outer = column_of(correlation.outer)
+            # 0.0 = -0.0, but they are different values: an equal float may not replace the outer one.
+            if outer is not None and (correlation.exact or not is_float(source.node.columns[position].type)):
                 known.setdefault(outer, position)
         return known
 
     def _inside(self, text: str, source: Lifted) -> str:
-        return with_outer(text, self.depth, {k: column(p) for k, p in self._known(source).items()})
+        """The expression with its outer references replaced by correlation columns."""
+        return replace_outer_refs(text, self.depth, {k: column(p) for k, p in self._known(source).items()})
 
     def _above(self, text: str) -> str:
-        """An expression over outer columns alone, as the outer query itself would say it."""
-        return with_outer(text, self.depth, {p: column(p) for p in outer_refs(text, self.depth)})
+        """The expression with its outer references as columns of the outer relation: `_i`."""
+        return replace_outer_refs(text, self.depth, {p: column(p) for p in outer_refs(text, self.depth)})
 
     def _reads(self, texts: Iterable[str]) -> frozenset[int]:
         return frozenset().union(*(outer_refs(t, self.depth) for t in texts))
 
     @staticmethod
-    def _tie_refs(ties: Iterable[Tie]) -> list[int]:
-        return sorted(frozenset().union(*(refs(t.outer) for t in ties)))
+    def _outer_positions(correlations: Iterable[Correlation]) -> list[int]:
+        return sorted(frozenset().union(*(refs(c.outer) for c in correlations)))
 
 
-def _identity(positions: Sequence[int]) -> tuple[Tie, ...]:
-    return tuple(Tie(column(p), null_safe=True, exact=True) for p in positions)
+def _identity(positions: Sequence[int]) -> tuple[Correlation, ...]:
+    return tuple(Correlation(column(p), null_safe=True, exact=True) for p in positions)
 
 
-def _ties_last(node: Node, source: Lifted) -> Node:
-    """An operator that appends columns to the lifted subquery, with the ties behind them."""
-    made = range(len(source.node.columns), len(node.columns))
-    return selected(node, [*range(source.width), *made, *source.tied])
+def _correlated_last(node: Node, source: Lifted) -> Node:
+    """Moves the correlation columns of `source` behind the columns that `node` appends to it."""
+    appended = range(len(source.node.columns), len(node.columns))
+    return selected(node, [*range(source.width), *appended, *source.correlated])
 
 
 def _first_copy(node: Node, position: int) -> int:
-    """The first column that is the same as this one."""
+    """The first column that is a copy of this one."""
     return node.expressions.index(node.expressions[position]) if isinstance(node, Project) else position

@@ -1,4 +1,4 @@
-"""Aggregates over no rows."""
+"""The values of aggregates over an empty group."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ _NO_ELEMENTS = ("array_agg", "collect_list", "collect_set")
 _SKETCHES = ("approx_top_k", "bitmap_", "collect_union", "count_min_sketch", "hll_", "kll_", "theta_", "tuple_")
 
 
-def or_empty(call: Call, text: str, origin: exp.Expr) -> str:
-    """The answer of a call at `text`, or where there is no group its answer over no rows, mostly NULL."""
-    empty = _over_nothing(call, origin)
+def value_or_empty(call: Call, text: str, origin: exp.Expr) -> str:
+    """`text`, the call's value after an outer join with its groups; for a missing group, the value over no rows."""
+    empty = _empty_value(call, origin)
     return text if empty is None else f"COALESCE({text}, {cast(empty, call.type)})"
 
 
-def is_null_over_nothing(call: Call, origin: exp.Expr) -> bool:
-    return _over_nothing(call, origin) is None
+def is_null_if_empty(call: Call, origin: exp.Expr) -> bool:
+    return _empty_value(call, origin) is None
 
 
-def _over_nothing(call: Call, origin: exp.Expr) -> str | None:
+def _empty_value(call: Call, origin: exp.Expr) -> str | None:
+    """The call's value over an empty group; None for NULL."""
     if call.function in _ZERO:
         return "0"
     if call.function in _NO_ELEMENTS:
         return "array()"
     if call.function.startswith(_SKETCHES):
-        reason = "what it says of no rows is not known to Tailrace; GROUP BY the correlated column in FROM instead"
+        reason = "Tailrace does not know its value over no rows; GROUP BY the correlated column in FROM instead"
         raise unsupported(f"{call.function}() in a correlated subquery", origin, reason)
     return None

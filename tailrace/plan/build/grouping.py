@@ -14,14 +14,15 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.build.context import Environment, Relation
 from tailrace.plan.build.grouping_sets import GROUPING, GroupingSets, has_sets, read_sets, replace_hive_name
-from tailrace.plan.build.placeholders import cut, has_placeholder, placeholders
+from tailrace.plan.build.placeholders import has_placeholder, insert_placeholders, placeholders
 from tailrace.plan.build.scope import expand_aliases, output_name
-from tailrace.plan.build.subqueries import attached, restricted
-from tailrace.plan.build.tie_breaks import settled
-from tailrace.plan.expressions import column, conjuncts, operand, parse_expr, position_of
+from tailrace.plan.build.subqueries import apply_conditions, join_subqueries
+from tailrace.plan.build.tie_breaks import break_ties
+from tailrace.plan.expressions import conjuncts, operand, parse_expr, position_of
 from tailrace.plan.joining import selected
 from tailrace.plan.nodes import Aggregate, Call, Node, Project, column_of
 from tailrace.plan.outer import is_outer
@@ -99,17 +100,19 @@ def aggregated(
     shown = items if shown is None else shown
     draft = _Draft(relation)
     aliases = {i.name.lower(): i.tree for i in reversed(items)}
-    _read_groups(draft, group and cut(group, env.held), items, aliases, env)
+    _read_groups(draft, group and insert_placeholders(group, env.subqueries), items, aliases, env)
     texts = [_over_aggregate(i.tree, draft) for i in shown]
     condition = None
     if having is not None:
-        condition = _over_aggregate(_expand_having(cut(having.this, env.held), aliases, draft), draft)
+        condition = _over_aggregate(
+            _expand_having(insert_placeholders(having.this, env.subqueries), aliases, draft), draft
+        )
     groups = _group_relation(draft, _build_aggregate(draft, env))
     if having is not None and condition is not None:
         if not has_placeholder(condition):
             env.require_boolean(groups.node.columns, condition, having.this, "HAVING")
-        groups = restricted(groups, conjuncts(condition), having.this, "HAVING", env)
-    groups, texts = attached(groups, texts, env)
+        groups = apply_conditions(groups, conjuncts(condition), having.this, "HAVING", env)
+    groups, texts = join_subqueries(groups, texts, env)
     types = env.types.of(groups.node.columns, texts, [i.tree for i in shown])
     return Project(groups.node, tuple(texts), tuple(Column(i.name, t) for i, t in zip(shown, types, strict=True)))
 
@@ -313,7 +316,7 @@ def _case_when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
 
 
 def _build_aggregate(draft: _Draft, env: Environment) -> Node:
-    relation, inputs = attached(draft.relation, draft.inputs, env)
+    relation, inputs = join_subqueries(draft.relation, draft.inputs, env)
     source = relation.node
     columns = [column_of(text) for text in inputs]
     # `positions[i]` is the column of `node` that holds input i.
@@ -331,7 +334,7 @@ def _build_aggregate(draft: _Draft, env: Environment) -> Node:
     texts = [generate(tree) for tree in trees]
     types = env.types.of(node.columns, texts, [origin for _, origin in draft.calls])
     calls = [_call(tree, text, type_) for tree, text, type_ in zip(trees, texts, types, strict=True)]
-    calls = [settled(c, node, groups, origin) for c, (_, origin) in zip(calls, draft.calls, strict=True)]
+    calls = [break_ties(c, node, groups, origin) for c, (_, origin) in zip(calls, draft.calls, strict=True)]
     return Aggregate(node, groups, tuple(calls))
 
 

@@ -16,7 +16,8 @@ from itertools import chain, combinations, product
 
 from sqlglot import exp
 
-from tailrace.plan.expressions import column, parse_expr
+from tailrace.delta import column
+from tailrace.plan.expressions import parse_expr
 from tailrace.plan.nodes import Generate, Node, Project
 from tailrace.plan.sql.dialect import generate
 from tailrace.plan.sql.refuse import unsupported

@@ -1,7 +1,8 @@
-"""Subqueries in expressions, each replaced by a call that stands for it until it is joined.
+"""Replaces each subquery in an expression by a placeholder call, until `subqueries` joins it.
 
-`x IN (SELECT ...)` becomes `_subquery(0, x)`: names are resolved and groups are found in it as in any
-other expression, and number 0 says which query is meant.
+    x IN (SELECT ...)   ->   _subquery(0, x)        0 is the number of the subquery in `Subqueries`
+
+Names and groups inside a placeholder are then resolved as in any other function call.
 """
 
 from __future__ import annotations
@@ -21,43 +22,43 @@ _CALL = "_subquery"
 
 @dataclass(frozen=True)
 class Subquery:
-    """A query in an expression, and whether its rows, its values or its value are asked for."""
+    """A query inside an expression, and how the expression uses it."""
 
     use: Use
     query: exp.Expr
 
 
 @dataclass
-class Held:
-    """The subqueries that placeholders stand for; equal ones have one number."""
+class Subqueries:
+    """The subqueries behind the placeholders, by number. Equal subqueries share a number."""
 
-    found: list[Subquery] = field(default_factory=list)
+    items: list[Subquery] = field(default_factory=list)
     _numbers: dict[tuple[Use, str], int] = field(default_factory=dict)
 
     def number(self, subquery: Subquery) -> int:
-        name = subquery.use, generate(subquery.query)
-        if name not in self._numbers:
-            self._numbers[name] = len(self.found)
-            self.found.append(subquery)
-        return self._numbers[name]
+        identity = subquery.use, generate(subquery.query)
+        if identity not in self._numbers:
+            self._numbers[identity] = len(self.items)
+            self.items.append(subquery)
+        return self._numbers[identity]
 
     def of(self, call: exp.Expr) -> Subquery:
-        return self.found[int(call.expressions[0].name)]
+        return self.items[int(call.expressions[0].name)]
 
 
-def cut(tree: exp.Expr, held: Held) -> exp.Expr:
-    """The expression with placeholders for its subqueries, as a new tree."""
+def insert_placeholders(tree: exp.Expr, subqueries: Subqueries) -> exp.Expr:
+    """A copy of the expression with placeholders for its subqueries, which are added to `subqueries`."""
 
     def rewrite(node: exp.Expr) -> exp.Expr:
         subquery, operands = _subquery(node)
         if subquery is None:
             return node
         if node.find_ancestor(exp.Lambda):
-            raise unsupported("a subquery in a lambda function", node, "a lambda sees its arguments and its row only")
-        number = exp.Literal.number(held.number(subquery))
-        call = exp.Anonymous(this=_CALL, expressions=[number, *(cut(o, held) for o in operands)])
-        at = next((n for n in node.walk() if "line" in n.meta), None)
-        return call.update_positions(at)
+            raise unsupported("a subquery in a lambda function", node, "a lambda reads only its arguments and the row")
+        number = exp.Literal.number(subqueries.number(subquery))
+        call = exp.Anonymous(this=_CALL, expressions=[number, *(insert_placeholders(o, subqueries) for o in operands)])
+        positioned = next((n for n in node.walk() if "line" in n.meta), None)
+        return call.update_positions(positioned)
 
     return tree.transform(rewrite)
 
@@ -83,5 +84,5 @@ def has_placeholder(text: str) -> bool:
 
 
 def placeholders(tree: exp.Expr) -> list[exp.Expr]:
-    """The placeholders in an expression, those in operands of others before these."""
+    """The placeholders in an expression, inner ones first."""
     return [n for n in reversed(list(tree.walk(bfs=True))) if is_placeholder(n)]

@@ -7,15 +7,21 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.build.context import BuildQuery, Environment, Relation
-from tailrace.plan.build.generators import NOTHING, is_generator, lateral_join, lateral_view, table_function
-from tailrace.plan.build.pivot import pivoted
+from tailrace.plan.build.generators import (
+    ONE_ROW,
+    build_lateral_join,
+    build_lateral_view,
+    build_table_function,
+    is_generator,
+)
+from tailrace.plan.build.pivot import apply_pivot
 from tailrace.plan.build.placeholders import has_placeholder
 from tailrace.plan.build.scope import Entry, Scope, unknown
-from tailrace.plan.build.subqueries import joined_on
+from tailrace.plan.build.subqueries import join_on_subqueries
 from tailrace.plan.build.values import inline_table
-from tailrace.plan.expressions import column
 from tailrace.plan.joining import filtered, joined, renamed
 from tailrace.plan.nodes import Join, JoinKind, Node, Project
 from tailrace.plan.sql import functions
@@ -44,10 +50,10 @@ def build_from(select: exp.Select, env: Environment, build_query: BuildQuery) ->
     """The relation of a FROM clause with its joins and lateral views; one empty row without FROM."""
     source = select.args.get("from_")
     if source is None:
-        return replace(NOTHING, scope=replace(NOTHING.scope, outer=env.outer))
+        return replace(ONE_ROW, scope=replace(ONE_ROW.scope, outer=env.outer))
     relation = _apply_joins(_build_item(source.this, env, build_query), select, env, build_query)
     for lateral in select.args.get("laterals") or ():
-        relation = lateral_view(relation, lateral, env)
+        relation = build_lateral_view(relation, lateral, env)
     return replace(relation, scope=replace(relation.scope, outer=env.outer))
 
 
@@ -57,7 +63,7 @@ def _apply_joins(relation: Relation, owner: exp.Expr, env: Environment, build_qu
             reason = "it could apply to the table or to the join; put one of them in a subquery"
             raise unsupported("PIVOT of a joined table", join, reason)
         if isinstance(join.this, exp.Lateral) and is_generator(join.this.this):
-            relation = lateral_join(relation, join, env)
+            relation = build_lateral_join(relation, join, env)
         else:
             relation = _join_relations(relation, _build_item(join.this, env, build_query), join, env)
         relation = _apply_pivots(relation, join, env)
@@ -66,7 +72,7 @@ def _apply_joins(relation: Relation, owner: exp.Expr, env: Environment, build_qu
 
 def _apply_pivots(relation: Relation, owner: exp.Expr, env: Environment) -> Relation:
     for pivot in owner.args.get("pivots") or ():
-        relation = pivoted(relation, pivot, env)
+        relation = apply_pivot(relation, pivot, env)
     return relation
 
 
@@ -84,7 +90,7 @@ def _build_item(node: exp.Expr, env: Environment, build_query: BuildQuery) -> Re
     if isinstance(node, exp.Values):
         return _apply_pivots(_with_alias(inline_table(node, env), node, None), node, env)
     if isinstance(node, exp.Table | exp.Lateral) and (is_generator(node.this) or functions.name(node.this) == "range"):
-        return _apply_pivots(table_function(node, env), node, env)
+        return _apply_pivots(build_table_function(node, env), node, env)
     raise unsupported_relation(node)
 
 
@@ -136,7 +142,7 @@ def _join_relations(left: Relation, right: Relation, join: exp.Join, env: Enviro
         pairs = Relation(Join(left.node, right.node, "inner", (), (), ()), replace(both, outer=env.outer))
         condition = env.condition(on, pairs, "ON")
         if any(map(has_placeholder, condition)):
-            return joined_on(left, right, kind, condition, on, env)
+            return join_on_subqueries(left, right, kind, condition, on, env)
     node = _join_nodes(left.node, right.node, kind, condition, env)
     return Relation(node, left.scope if kind in ("semi", "anti") else both)
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.errors import SqlError, UnknownName
-from tailrace.plan.expressions import column, operand, with_fields
+from tailrace.plan.expressions import operand, with_fields
 from tailrace.plan.nodes import Node
 from tailrace.plan.outer import Outer
 from tailrace.plan.sql import functions

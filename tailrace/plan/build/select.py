@@ -13,16 +13,21 @@ from sqlglot import exp
 
 from tailrace.errors import SqlError
 from tailrace.plan.build.context import Environment, Relation, Relations
-from tailrace.plan.build.generators import arguments_first, generator_item, has_generator, spread
+from tailrace.plan.build.generators import (
+    apply_generators,
+    has_generator,
+    read_generator_item,
+    split_generator_arguments,
+)
 from tailrace.plan.build.grouping import Item, aggregated
 from tailrace.plan.build.limits import apply_limit, is_limited, read_order_by, readable_order
-from tailrace.plan.build.placeholders import Held, cut
+from tailrace.plan.build.placeholders import Subqueries, insert_placeholders
 from tailrace.plan.build.relations import build_from
 from tailrace.plan.build.scope import Scope, expand_aliases, output_name, unknown
 from tailrace.plan.build.setops import build_set_operation, distinct_rows
-from tailrace.plan.build.subqueries import attached, restricted
+from tailrace.plan.build.subqueries import apply_conditions, join_subqueries
 from tailrace.plan.build.values import inline_table
-from tailrace.plan.build.windows import has_window, over_groups, windowed, with_named
+from tailrace.plan.build.windows import apply_windows, expand_named_windows, has_window, split_windows_over_groups
 from tailrace.plan.joining import renamed
 from tailrace.plan.nodes import Node, Order, Project
 from tailrace.plan.sql import functions
@@ -144,13 +149,16 @@ def _build_select(select: exp.Select, env: Environment) -> Built:
     where = select.args.get("where")
     if where is not None:
         condition = env.condition(where.this, relation, "WHERE")
-        relation = restricted(relation, condition, where.this, "WHERE", env)
-    items = [replace(i, tree=with_named(i.tree, select)) for i in _read_items(select, relation.scope, env.held)]
+        relation = apply_conditions(relation, condition, where.this, "WHERE", env)
+    items = [
+        replace(i, tree=expand_named_windows(i.tree, select))
+        for i in _read_items(select, relation.scope, env.subqueries)
+    ]
     if has_generator(items):
         node = _build_with_generator(select, relation, items, env)
         return _apply_order(distinct_rows(node) if select.args.get("distinct") else node, select, env)
     sort = read_order_by(select, items, relation.scope)
-    hidden = [Item(i.name, with_named(i.tree, select)) for i in sort.hidden] if is_limited(select) else []
+    hidden = [Item(i.name, expand_named_windows(i.tree, select)) for i in sort.hidden] if is_limited(select) else []
     node = _build_select_list(select, relation, items, hidden, env)
     if select.args.get("distinct") is not None:
         if hidden:
@@ -167,9 +175,9 @@ def _build_with_generator(select: exp.Select, relation: Relation, items: Sequenc
     if select.args.get("qualify") or any(has_window(t) for t in trees):
         raise unsupported("a window function together with a generator", select, "put one of them in a subquery")
     if group is not None or having is not None or any(functions.has_aggregate(t) for t in trees):
-        below, items = arguments_first(items)
+        below, items = split_generator_arguments(items)
         relation = Relation(aggregated(relation, below, group, having, env), Scope(()))
-    return _project(*spread(relation, items, env), env)
+    return _project(*apply_generators(relation, items, env), env)
 
 
 def _build_select_list(
@@ -183,11 +191,11 @@ def _build_select_list(
     grouped = group is not None or having is not None or any(functions.has_aggregate(t) for t in trees)
     if qualify or any(has_window(t) for t in trees):
         if grouped:
-            pieces, trees = over_groups(trees)
+            pieces, trees = split_windows_over_groups(trees)
             relation = Relation(aggregated(relation, items, group, having, env, pieces), Scope(()))
-        relation, trees = windowed(relation, trees, env)
+        relation, trees = apply_windows(relation, trees, env)
         for tree in trees[len(shown) :]:
-            relation = restricted(relation, env.condition(tree, relation, "QUALIFY"), tree, "QUALIFY", env)
+            relation = apply_conditions(relation, env.condition(tree, relation, "QUALIFY"), tree, "QUALIFY", env)
         shown = [Item(i.name, tree) for i, tree in zip(shown, trees, strict=False)]
     elif grouped:
         return aggregated(relation, items, group, having, env, shown)
@@ -200,18 +208,18 @@ def _read_qualify(select: exp.Select, scope: Scope, items: Sequence[Item], env: 
     if clause is None:
         return []
     aliases = {i.name.lower(): i.tree for i in reversed(items)}
-    tree = expand_aliases(cut(clause.this, env.held), aliases, lambda c: scope.find(c) is None)
-    return [with_named(tree, select)]
+    tree = expand_aliases(insert_placeholders(clause.this, env.subqueries), aliases, lambda c: scope.find(c) is None)
+    return [expand_named_windows(tree, select)]
 
 
 def _project(relation: Relation, items: Sequence[Item], env: Environment) -> Node:
-    relation, texts = attached(relation, [env.resolve(i.tree, relation) for i in items], env)
+    relation, texts = join_subqueries(relation, [env.resolve(i.tree, relation) for i in items], env)
     types = env.types.of(relation.node.columns, texts, [i.tree for i in items])
     output = tuple(Column(i.name, type_) for i, type_ in zip(items, types, strict=True))
     return Project(relation.node, tuple(texts), output)
 
 
-def _read_items(select: exp.Select, scope: Scope, held: Held) -> list[Item]:
+def _read_items(select: exp.Select, scope: Scope, subqueries: Subqueries) -> list[Item]:
     """Reads the select list. Expands stars, and replaces aliases of earlier items by their expressions."""
     items: list[Item] = []
     aliases: dict[str, exp.Expr] = {}
@@ -219,7 +227,7 @@ def _read_items(select: exp.Select, scope: Scope, held: Held) -> list[Item]:
         if tree.is_star and not isinstance(tree, exp.Anonymous | exp.Query):
             items += _expand_star(tree, scope)
             continue
-        generator = generator_item(tree, len(items))
+        generator = read_generator_item(tree, len(items))
         if generator is not None:
             item, reference = generator
             body = expand_aliases(item.tree, aliases, lambda c: scope.find(c) is None)
@@ -230,7 +238,7 @@ def _read_items(select: exp.Select, scope: Scope, held: Held) -> list[Item]:
         if isinstance(tree, exp.Aliases):
             raise SqlError(message="an expression can have only one alias", **location(tree))
         name = tree.alias if isinstance(tree, exp.Alias) else output_name(tree)
-        body = cut(tree.this if isinstance(tree, exp.Alias) else tree, held)
+        body = insert_placeholders(tree.this if isinstance(tree, exp.Alias) else tree, subqueries)
         body = expand_aliases(body, aliases, lambda c: scope.find(c) is None)
         items.append(Item(name, body))
         if isinstance(tree, exp.Alias):

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.build.context import Environment
-from tailrace.plan.expressions import cast, column
+from tailrace.plan.expressions import cast
 from tailrace.plan.joining import filtered, renamed, selected
 from tailrace.plan.nodes import Aggregate, Call, Generate, Node, Project, UnionAll
 from tailrace.plan.sql.dialect import location

@@ -1,7 +1,7 @@
-"""Subqueries in expressions: each placeholder joined to the relation it is used over.
+"""Joins the subqueries behind placeholders to the relation that their expression reads.
 
-A whole conjunct `[NOT] EXISTS (...)` or `x [NOT] IN (...)` is a semi or anti join. Any other subquery adds
-columns to the relation, behind those that names stand for.
+WHERE [NOT] EXISTS (...), WHERE x [NOT] IN (...)     a semi or anti join, if that is a whole conjunct
+any other subquery                                   a join that appends columns behind those that names refer to
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from sqlglot import exp
 from tailrace.errors import SqlError, UnknownName
 from tailrace.plan.build.context import Environment, Relation
 from tailrace.plan.build.decorrelate import Decorrelation
-from tailrace.plan.build.membership import Membership, exists, exists_mark
+from tailrace.plan.build.membership import Membership, filter_exists, mark_exists
 from tailrace.plan.build.placeholders import has_placeholder, is_placeholder, placeholders
-from tailrace.plan.build.scalar import is_strict, scalar
+from tailrace.plan.build.scalar import is_strict, join_scalar
 from tailrace.plan.expressions import operand, parse_expr, refs, remap, shift
 from tailrace.plan.joining import filtered, joined
 from tailrace.plan.nodes import Join, JoinKind, Node, Project
-from tailrace.plan.outer import Outer, read_outside
+from tailrace.plan.outer import Outer, plan_outer_refs
 from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.sql.refuse import unsupported
 from tailrace.types import Column
@@ -28,59 +28,60 @@ from tailrace.types import Column
 _LOGICAL = (exp.And, exp.Or, exp.Paren, exp.Not)
 
 
-def restricted(
+def apply_conditions(
     relation: Relation, condition: Sequence[str], origin: exp.Expr, clause: str, env: Environment
 ) -> Relation:
-    """The rows for which all conjuncts hold."""
+    """Filters the relation by the conjuncts of a condition, which may contain placeholders."""
     plain = [c for c in condition if not has_placeholder(c)]
     if len(plain) == len(condition):
         return replace(relation, node=filtered(relation.node, plain))
-    # What reads the query around this one stays above: what subqueries read of this one then does not depend on it.
-    inside = [c for c in plain if "`^" not in c]
-    work = _Work(replace(relation, node=filtered(relation.node, inside)), env)
-    rest = [c for c in plain if c not in inside]
+    # A conjunct that reads the outer query stays above the joins: otherwise the relation that the subqueries read,
+    # and with it their domains, would depend on the outer query.
+    uncorrelated = [c for c in plain if "`^" not in c]
+    joiner = _SubqueryJoiner(replace(relation, node=filtered(relation.node, uncorrelated)), env)
+    rest = [c for c in plain if c not in uncorrelated]
     for text in condition:
-        if has_placeholder(text) and not work.join_whole(text):
+        if has_placeholder(text) and not joiner.filter_by(text):
             rest.append(text)
-    texts = [work.value(t, filters=True) if has_placeholder(t) else t for t in rest]
+    texts = [joiner.value(t, is_filter=True) if has_placeholder(t) else t for t in rest]
     for text in texts:
-        env.require_boolean(work.node.columns, text, origin, clause)
-    return replace(relation, node=filtered(work.node, texts))
+        env.require_boolean(joiner.node.columns, text, origin, clause)
+    return replace(relation, node=filtered(joiner.node, texts))
 
 
-def attached(relation: Relation, texts: Sequence[str], env: Environment) -> tuple[Relation, list[str]]:
-    """The relation with the columns that the expressions' subqueries need, and the expressions over it."""
+def join_subqueries(relation: Relation, texts: Sequence[str], env: Environment) -> tuple[Relation, list[str]]:
+    """Joins the subqueries of the expressions to the relation; returns it and the expressions without placeholders."""
     if not any(map(has_placeholder, texts)):
         return relation, list(texts)
-    work = _Work(relation, env)
-    values = [work.value(t, filters=False) if has_placeholder(t) else t for t in texts]
-    return replace(relation, node=work.node), values
+    joiner = _SubqueryJoiner(relation, env)
+    values = [joiner.value(t, is_filter=False) if has_placeholder(t) else t for t in texts]
+    return replace(relation, node=joiner.node), values
 
 
-def joined_on(
+def join_on_subqueries(
     left: Relation, right: Relation, kind: JoinKind, condition: Sequence[str], origin: exp.Expr, env: Environment
 ) -> Relation:
-    """A join with subqueries in its condition; in outer joins each must be of one side alone."""
+    """A join with subqueries in ON. Unless it is an inner join, a conjunct with a subquery must read one side only."""
     left, right = (replace(side, scope=replace(side.scope, outer=env.outer)) for side in (left, right))
     width = len(left.node.columns)
     if kind == "inner":
         pairs = Join(left.node, right.node, "inner", (), (), ())
         both = Relation(pairs, left.scope.beside(right.scope, width))
         _require_one_side(both, width, condition, origin, env)
-        return restricted(both, condition, origin, "ON", env)
-    of_left, of_right, plain = [], [], []
+        return apply_conditions(both, condition, origin, "ON", env)
+    left_texts, right_texts, plain = [], [], []
     for text in condition:
         if not has_placeholder(text):
             plain.append(text)
-        elif _is_of_left(text, left, right, origin, env):
-            of_left.append(text)
+        elif _reads_left(text, left, right, origin, env):
+            left_texts.append(text)
         else:
-            of_right.append(shift(text, -width))
-    left, of_left = attached(left, of_left, env)
-    right, of_right = attached(right, of_right, env)
+            right_texts.append(shift(text, -width))
+    left, left_texts = join_subqueries(left, left_texts, env)
+    right, right_texts = join_subqueries(right, right_texts, env)
     start = len(left.node.columns)
     moved = {p: p if p < width else p - width + start for p in range(width + len(right.node.columns))}
-    texts = [*(remap(c, moved) for c in plain), *of_left, *(shift(t, start) for t in of_right)]
+    texts = [*(remap(c, moved) for c in plain), *left_texts, *(shift(t, start) for t in right_texts)]
     pairs = Join(left.node, right.node, "inner", (), (), ())
     for text in texts:
         env.require_boolean(pairs.columns, text, origin, "ON")
@@ -89,96 +90,98 @@ def joined_on(
 
 
 def _require_one_side(both: Relation, width: int, condition: Sequence[str], origin: exp.Expr, env: Environment) -> None:
-    """Spark itself has no answer where a subquery in ON, or what it is compared with, reads both sides."""
-    work = _Work(both, env)
+    """Refuses a subquery in ON that reads, or is compared with, columns of both sides: Spark refuses it too."""
+    joiner = _SubqueryJoiner(both, env)
     for call in (call for text in condition for call in placeholders(parse_expr(text))):
-        plan, outer = work.planned(call)
-        read = refs(generate(call)) | read_outside(plan, outer.depth)
+        plan, outer = joiner.plan(call)
+        read = refs(generate(call)) | plan_outer_refs(plan, outer.depth)
         if len({position < width for position in read}) > 1:
             raise unsupported("a subquery in ON over both sides", origin, "put it in WHERE")
 
 
-def _is_of_left(text: str, left: Relation, right: Relation, origin: exp.Expr, env: Environment) -> bool:
+def _reads_left(text: str, left: Relation, right: Relation, origin: exp.Expr, env: Environment) -> bool:
+    """Whether a conjunct and its subqueries read the left side only; False if the right side only."""
     read = refs(text)
     width = len(left.node.columns)
     for side, fits in ((left, max(read, default=0) < width), (right, min(read, default=width) >= width)):
         if fits:
             try:
-                attached(side, [text if side is left else shift(text, -width)], env)
+                join_subqueries(side, [text if side is left else shift(text, -width)], env)
             except UnknownName:
-                continue  # a correlated subquery of the other side
+                continue  # the subquery reads columns of the other side
             return side is left
-    reason = "in an outer join a subquery may read one side; filter that side in a subquery in FROM"
+    reason = "in an outer join a subquery may read one side only; filter that side in a subquery in FROM"
     raise unsupported("a subquery in ON over both sides", origin, reason)
 
 
-class _Work:
-    """A relation that grows by joins. Subqueries read it as it was at the start."""
+class _SubqueryJoiner:
+    """Joins subqueries to `node`, one after the other. The subqueries refer to the relation as it was at the start."""
 
     def __init__(self, relation: Relation, env: Environment) -> None:
-        if not relation.node.columns:  # SELECT without FROM: rows of no columns cannot be arranged for a join
+        if not relation.node.columns:  # SELECT without FROM: a join needs a row with at least one column
             relation = replace(relation, node=Project(relation.node, ("1",), (Column("1", "int"),)))
         self._base, self._env = relation, env
         self.node: Node = relation.node
-        self._known: dict[str, str] = {}
+        self._values: dict[str, str] = {}  # the expression for each subquery that is joined already
 
-    def join_whole(self, text: str) -> bool:
-        """A conjunct that is a subquery's predicate and nothing else, as a semi or anti join."""
+    def filter_by(self, text: str) -> bool:
+        """Adds a semi or anti join if the conjunct is just [NOT] EXISTS or [NOT] IN; returns whether it is."""
         tree = parse_expr(text).unnest()
         negated = isinstance(tree, exp.Not)
         call = tree.this.unnest() if negated else tree
         if not is_placeholder(call) or len(placeholders(call)) > 1:
             return False
-        subquery = self._env.held.of(call)
+        subquery = self._env.subqueries.of(call)
         if subquery.use == "scalar":
             return False
-        plan, outer = self.planned(call)
+        plan, outer = self.plan(call)
         if subquery.use == "exists":
-            self.node = exists(self.node, plan, outer, negated=negated)
+            self.node = filter_exists(self.node, plan, outer, negated=negated)
         else:
-            member = self._membership(call, plan, outer)
-            self.node = member.without() if negated else member.within()
+            membership = self._membership(call, plan, outer)
+            self.node = membership.filter_not_in() if negated else membership.filter_in()
         return True
 
-    def value(self, text: str, *, filters: bool) -> str:
-        """The expression with its subqueries' values in it; `filters` if it is to be true of the rows kept."""
+    def value(self, text: str, *, is_filter: bool) -> str:
+        """The expression with its placeholders replaced; `is_filter` if rows where it is not true are dropped."""
         tree = exp.Paren(this=parse_expr(text).copy())
         for call in placeholders(tree):
-            needed = filters and is_strict(call)
-            name = f"{generate(call)} {needed} {_is_negated(call)}"
-            if name not in self._known:
-                self._known[name] = self._joined(call, needed=needed)
-            call.replace(operand(parse_expr(self._known[name])))
+            drop_nulls = is_filter and is_strict(call)
+            identity = f"{generate(call)} {drop_nulls} {_is_negated(call)}"
+            if identity not in self._values:
+                self._values[identity] = self._join(call, drop_nulls=drop_nulls)
+            call.replace(operand(parse_expr(self._values[identity])))
         return generate(tree.this)
 
-    def _joined(self, call: exp.Expr, *, needed: bool) -> str:
-        plan, outer = self.planned(call)
-        use = self._env.held.of(call).use
+    def _join(self, call: exp.Expr, *, drop_nulls: bool) -> str:
+        """Joins one subquery; returns its value as an expression over `node`."""
+        plan, outer = self.plan(call)
+        use = self._env.subqueries.of(call).use
         if use == "scalar":
-            self.node, text = scalar(self.node, plan, outer, needed=needed)
+            self.node, text = join_scalar(self.node, plan, outer, drop_nulls=drop_nulls)
         elif use == "exists":
-            self.node, text = exists_mark(self.node, plan, outer)
+            self.node, text = mark_exists(self.node, plan, outer)
         else:
-            member = self._membership(call, plan, outer)
-            self.node, text = member.mark_unless_false() if _is_negated(call) else member.mark()
+            membership = self._membership(call, plan, outer)
+            self.node, text = membership.mark_true_or_unknown() if _is_negated(call) else membership.mark_true()
         return text
 
-    def planned(self, call: exp.Expr) -> tuple[Node, Decorrelation]:
-        around = Outer(self._base.scope, self._base.node.columns)
-        query = self._env.held.of(call).query
-        plan = self._env.query(query, replace(self._env, outer=around))
-        return plan, Decorrelation(self._base.node, around.depth, self._env.types, query)
+    def plan(self, call: exp.Expr) -> tuple[Node, Decorrelation]:
+        outer = Outer(self._base.scope, self._base.node.columns)
+        query = self._env.subqueries.of(call).query
+        plan = self._env.query(query, replace(self._env, outer=outer))
+        return plan, Decorrelation(self._base.node, outer.depth, self._env.types, query)
 
     def _membership(self, call: exp.Expr, plan: Node, outer: Decorrelation) -> Membership:
         operands = [generate(o.unnest()) for o in call.expressions[1:]]
         if len(operands) != len(plan.columns):
-            message = f"{len(operands)} values IN a subquery of {len(plan.columns)} columns"
+            message = f"IN compares {len(operands)} values with a subquery of {len(plan.columns)} columns"
             raise SqlError(message=message, **location(outer.origin))
         return Membership(self.node, operands, outer.lift(plan), outer.types)
 
 
 def _is_negated(node: exp.Expr) -> bool:
-    """Whether an odd number of NOTs is above, with nothing but AND and OR between."""
+    """Whether an odd number of NOTs is directly above `node`, with only AND, OR and parentheses in between."""
     negated = False
     while isinstance(node.parent, _LOGICAL):
         node = node.parent

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from tailrace.errors import SqlError
 from tailrace.plan.build.context import Environment
-from tailrace.plan.build.generators import NOTHING
+from tailrace.plan.build.generators import ONE_ROW
 from tailrace.plan.expressions import cast, parse_expr
 from tailrace.plan.nodes import Generate, Node, Project
 from tailrace.plan.sql.dialect import generate, location
@@ -22,7 +22,7 @@ def inline_table(values: exp.Values, env: Environment) -> Node:
         if len(row) != len(rows[0]):
             message = f"a row of VALUES has {len(row)} columns, but the first row has {len(rows[0])}"
             raise SqlError(message=message, **location(row[0] if row else values))
-    texts = [[env.resolve(item, NOTHING) for item in row] for row in rows]
+    texts = [[env.resolve(item, ONE_ROW) for item in row] for row in rows]
     flat_types = env.types.of((), [t for row in texts for t in row], [item for row in rows for item in row])
     width = len(rows[0])
     types = [reduce(env.types.common, (t for t in flat_types[i::width] if t != "void"), "void") for i in range(width)]
@@ -32,6 +32,6 @@ def inline_table(values: exp.Values, env: Environment) -> Node:
 def _constant_rows(rows: list[list[str]], types: list[str]) -> Node:
     output = tuple(Column(f"col{i + 1}", type_) for i, type_ in enumerate(types))
     if len(rows) == 1:
-        return Project(NOTHING.node, tuple(rows[0]), output)
+        return Project(ONE_ROW.node, tuple(rows[0]), output)
     values = ", ".join(value for row in rows for value in row)
-    return Generate(NOTHING.node, generate(parse_expr(f"stack({len(rows)}, {values})")), output)
+    return Generate(ONE_ROW.node, generate(parse_expr(f"stack({len(rows)}, {values})")), output)

@@ -1,10 +1,10 @@
-"""OVER: window functions as Window nodes, one for each partition and order, stacked.
+"""Plans window functions (OVER): one Window node per partition and order, stacked.
 
     SELECT g, rank() OVER (ORDER BY sum(x)) FROM t GROUP BY g
         project _0, _2  ◄─  window rank() ordered by _1  ◄─  aggregate by g: sum(x)
 
-What a window reads (its arguments, PARTITION BY, ORDER BY) becomes a column below it; in the expression around
-it, the window itself becomes a reference to the column that it appends.
+The arguments, PARTITION BY and ORDER BY of a window become columns below it. In the expression around the window, a
+reference to the column that the Window node appends replaces it.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from tailrace.delta import column
 from tailrace.errors import Unsupported
 from tailrace.plan.build.context import Environment, Relation
 from tailrace.plan.build.grouping import Item, slots, unwrapped, without_filter
 from tailrace.plan.build.grouping_sets import GROUPING
 from tailrace.plan.build.placeholders import has_placeholder
 from tailrace.plan.build.scope import Entry, is_bound, unknown
-from tailrace.plan.build.tie_breaks import settled
-from tailrace.plan.expressions import column
+from tailrace.plan.build.tie_breaks import break_ties
 from tailrace.plan.nodes import Key, Node, Order, Project, Window, WindowCall, column_of
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.sql.refuse import refuse_expression, unsupported
-from tailrace.plan.ties import ENDS, is_total, leaves_open, over
+from tailrace.plan.ties import ENDS, is_total, lists_peers, over
 from tailrace.types import Column
 
-# Children of an expression that are no values by themselves.
+# Parts of an expression that are not values themselves.
 _PARTS = (exp.If, exp.Kwarg, exp.PropertyEQ, exp.Tuple)
 _SORTERS = ("array_sort", "sort_array")
 
@@ -38,8 +38,8 @@ def has_window(tree: exp.Expr) -> bool:
     return tree.find(exp.Window) is not None
 
 
-def with_named(tree: exp.Expr, select: exp.Select) -> exp.Expr:
-    """The tree with `OVER w` spelled out as the WINDOW clause has it, and FILTER as CASE."""
+def expand_named_windows(tree: exp.Expr, select: exp.Select) -> exp.Expr:
+    """The tree with `OVER w` expanded by the WINDOW clause, and FILTER rewritten as CASE."""
     named = {w.this.name.lower(): w for w in select.args.get("windows") or ()}
 
     def rewrite(node: exp.Expr) -> exp.Expr:
@@ -50,51 +50,51 @@ def with_named(tree: exp.Expr, select: exp.Select) -> exp.Expr:
         alias = node.args.get("alias")
         if alias is None:
             return node
-        found = named.get(alias.name.lower())
-        if found is None:
+        definition = named.get(alias.name.lower())
+        if definition is None:
             raise unknown("window", alias.name, named, alias)
         node.set("alias", None)
         for part in ("partition_by", "order", "spec"):
-            given = found.args.get(part)
-            node.set(part, [g.copy() for g in given] if isinstance(given, list) else given and given.copy())
+            value = definition.args.get(part)
+            node.set(part, [v.copy() for v in value] if isinstance(value, list) else value and value.copy())
         return node
 
     return tree.transform(rewrite)
 
 
-def over_groups(trees: Sequence[exp.Expr]) -> tuple[list[Item], list[exp.Expr]]:
-    """Trees with windows over a GROUP BY: what they need of each group, and the trees over just that.
+def split_windows_over_groups(trees: Sequence[exp.Expr]) -> tuple[list[Item], list[exp.Expr]]:
+    """Splits trees with windows over a GROUP BY: the items that the aggregate computes, and the trees over these items.
 
-    The whole of a tree outside its windows, and inside them arguments, PARTITION BY and ORDER BY, is
-    for the aggregate to compute.
+    The aggregate computes the parts of a tree without windows, and the arguments, PARTITION BY and ORDER BY of windows.
     """
     pieces: dict[str, Item] = {}
 
-    def piece(node: exp.Expr) -> None:
-        if not _reads(node):
+    def extract(node: exp.Expr) -> None:
+        if not _reads_groups(node):
             return
         text = generate(node)
         item = pieces.setdefault(text, Item(f"piece{len(pieces)}", node.copy()))
         position = list(pieces.values()).index(item)
         node.replace(_reference(position, item.name, node))
 
-    def lift(node: exp.Expr) -> None:
+    def split(node: exp.Expr) -> None:
         if isinstance(node, exp.Window):
-            for slot in list(_read_by(node)):
-                piece(slot)
+            for operand in list(_operands(node)):
+                extract(operand)
         elif not has_window(node) and not isinstance(node, _PARTS):
-            piece(node)
+            extract(node)
         else:
             for child in list(node.iter_expressions()):
-                lift(child)
+                split(child)
 
-    lifted = [exp.Paren(this=tree.copy()) for tree in trees]
-    for tree in lifted:
-        lift(tree.this)
-    return list(pieces.values()), [tree.this.pop() for tree in lifted]
+    # A parent for each tree, so that the root of a tree can be replaced too.
+    holders = [exp.Paren(this=tree.copy()) for tree in trees]
+    for holder in holders:
+        split(holder.this)
+    return list(pieces.values()), [holder.this.pop() for holder in holders]
 
 
-def _reads(node: exp.Expr) -> bool:
+def _reads_groups(node: exp.Expr) -> bool:
     columns = any(not is_bound(c) for c in node.find_all(exp.Column))
     return columns or functions.has_aggregate(node) or any(functions.name(n) in GROUPING for n in node.walk())
 
@@ -103,8 +103,8 @@ def _reference(position: int, name: str, origin: exp.Expr) -> exp.Column:
     return Entry(None, name, position).reference(origin)
 
 
-def _read_by(window: exp.Window) -> Iterator[exp.Expr]:
-    """The expressions whose values a window needs."""
+def _operands(window: exp.Window) -> Iterator[exp.Expr]:
+    """The expressions that a window reads: arguments, PARTITION BY, ORDER BY."""
     yield from slots(window.this, unwrapped(window.this))
     yield from window.args.get("partition_by") or ()
     order = window.args.get("order")
@@ -113,7 +113,7 @@ def _read_by(window: exp.Window) -> Iterator[exp.Expr]:
 
 @dataclass
 class _Draft:
-    """Windows of a query, while their nodes are gathered."""
+    """The windows of a query while they are collected: extra input columns, and the calls of each Window node."""
 
     relation: Relation
     env: Environment
@@ -126,7 +126,7 @@ class _Draft:
         return len(self.relation.node.columns)
 
     def read(self, tree: exp.Expr) -> int:
-        """The position at which the windows' input will have this expression."""
+        """The position of an expression in the windows' input; it is added if needed."""
         text = self.env.resolve(tree, self.relation)
         if has_placeholder(text):
             raise unsupported("a subquery inside a window function", tree, "compute it in a subquery in FROM")
@@ -139,32 +139,32 @@ class _Draft:
         return self.width + self.extra.index(text)
 
     def add(self, window: exp.Window) -> tuple[tuple[Key, Order], WindowCall]:
-        """Note a window; one that is written twice is computed once."""
+        """Adds a window: returns its Window node's partition and order, and its call. Equal windows share a call."""
         partition = tuple(dict.fromkeys(self.read(p) for p in window.args.get("partition_by") or ()))
         order = self._order(window)
         call = self._call(window)
-        of = self.calls.setdefault((partition, order), [])
-        if call not in [known for known, _ in of]:
-            of.append((call, window))
+        calls = self.calls.setdefault((partition, order), [])
+        if call not in [known for known, _ in calls]:
+            calls.append((call, window))
         return (partition, order), call
 
     def _order(self, window: exp.Window) -> Order:
-        found: dict[int, tuple[int, bool, bool]] = {}
+        items: dict[int, tuple[int, bool, bool]] = {}
         for ordered in window.args["order"].expressions if window.args.get("order") else ():
             position = self.read(ordered.this)
-            found.setdefault(position, (position, not ordered.args.get("desc"), bool(ordered.args.get("nulls_first"))))
-        return tuple(found.values())
+            items.setdefault(position, (position, not ordered.args.get("desc"), bool(ordered.args.get("nulls_first"))))
+        return tuple(items.values())
 
     def _call(self, window: exp.Window) -> WindowCall:
         tree = window.this.copy()
         function = unwrapped(tree)
         name = functions.name(function) or ""
         functions.require_repeatable(function, name)
-        if isinstance(tree, exp.Filter):  # a row that is left out is none, not one whose value is NULL
-            raise unsupported(f"FILTER of {name}() OVER", window, "write max_by or min_by with FILTER")
+        if isinstance(tree, exp.Filter):  # CASE would make a filtered row NULL, but first_value must skip it
+            raise unsupported(f"FILTER of {name}() OVER", window, "use max_by or min_by with FILTER instead")
         args = []
         for number, slot in enumerate(slots(tree, function)):
-            # What is no function of the row stays as it is: lead's offset must be a literal, for one.
+            # An argument without columns stays in the call: the offset of lead, for example, must be a literal.
             if any(not is_bound(c) for c in slot.find_all(exp.Column)) or (name in ENDS and not number):
                 args.append(self.read(slot))
                 slot.replace(exp.Column(this=exp.Identifier(this=column(args[-1]))))
@@ -185,34 +185,37 @@ def _frame(window: exp.Window) -> str:
     return generate(spec)
 
 
-def windowed(relation: Relation, trees: Sequence[exp.Expr], env: Environment) -> tuple[Relation, list[exp.Expr]]:
-    """The relation with a column for each window in the trees, and the trees reading those columns."""
+def apply_windows(relation: Relation, trees: Sequence[exp.Expr], env: Environment) -> tuple[Relation, list[exp.Expr]]:
+    """Appends a column for each window in the trees; returns the relation, and the trees over these columns."""
     draft = _Draft(relation, env)
-    found = [(w, *draft.add(w)) for tree in trees for w in tree.find_all(exp.Window)]
-    node, at = _stacked(draft)
-    # Trees are put under a parent, so that one which is a window as a whole can be replaced too.
+    windows = [(w, *draft.add(w)) for tree in trees for w in tree.find_all(exp.Window)]
+    node, positions = _stack(draft)
+    # A parent for each tree, so that a tree that is just a window can be replaced too.
     holders = [exp.Paren(this=tree) for tree in trees]
-    for window, of, call in found:
-        window.replace(_reference(at[of, call], "window", window))
+    for window, partition_and_order, call in windows:
+        window.replace(_reference(positions[partition_and_order, call], "window", window))
     return Relation(node, relation.scope), [holder.this.pop() for holder in holders]
 
 
-def _stacked(draft: _Draft) -> tuple[Node, dict[tuple[tuple[Key, Order], WindowCall], int]]:
-    """The windows on top of each other, and at which position each call's value is."""
-    node = _extended(draft)
-    columns, at = node.columns, {}
+def _stack(draft: _Draft) -> tuple[Node, dict[tuple[tuple[Key, Order], WindowCall], int]]:
+    """The Window nodes on top of each other, and the output position of each call."""
+    node = _with_extra(draft)
+    columns, positions = node.columns, {}
     for (partition, order), calls in draft.calls.items():
         texts = [f"{c.sql} {over(partition, order, c.frame)}" for c, _ in calls]
         types = draft.env.types.of(columns, texts, [w for _, w in calls])
-        typed = [settled(replace(c, type=kind), node, partition, w) for (c, w), kind in zip(calls, types, strict=True)]
+        typed = [
+            break_ties(replace(c, type=kind), node, partition, w) for (c, w), kind in zip(calls, types, strict=True)
+        ]
         for number, (call, window) in enumerate(calls):
-            at[(partition, order), call] = len(node.columns) + number
-            _require_decided(node, partition, order, call, window)
+            positions[(partition, order), call] = len(node.columns) + number
+            _require_deterministic(node, partition, order, call, window)
         node = Window(node, partition, order, tuple(typed))
-    return node, at
+    return node, positions
 
 
-def _extended(draft: _Draft) -> Node:
+def _with_extra(draft: _Draft) -> Node:
+    """The relation with the extra columns that the windows read."""
     source = draft.relation.node
     if not draft.extra:
         return source
@@ -221,12 +224,12 @@ def _extended(draft: _Draft) -> Node:
     return Project(source, (*(column(i) for i in range(draft.width)), *draft.extra), output)
 
 
-def _require_decided(node: Node, partition: Key, order: Order, call: WindowCall, window: exp.Window) -> None:
-    sorted_after = window.parent is not None and functions.name(window.parent) in _SORTERS
-    if call.function in ("collect_set", "collect_union") and not sorted_after:
-        reason = f"its order is not defined; write sort_array({call.function}(...) OVER (...))"
-    elif leaves_open(call, order) and not is_total(node, partition, order) and not sorted_after:
-        reason = "its ORDER BY leaves the order of equal rows open; add the key to it, or a ROWS frame"
+def _require_deterministic(node: Node, partition: Key, order: Order, call: WindowCall, window: exp.Window) -> None:
+    is_sorted = window.parent is not None and functions.name(window.parent) in _SORTERS
+    if call.function in ("collect_set", "collect_union") and not is_sorted:
+        reason = f"the order of its elements is not defined; write sort_array({call.function}(...) OVER (...))"
+    elif lists_peers(call, order) and not is_total(node, partition, order) and not is_sorted:
+        reason = "its ORDER BY leaves rows equal; add the key to ORDER BY, or use a ROWS frame"
     else:
         return
     raise Unsupported(construct=f"nondeterministic function {call.function}() OVER", reason=reason, **location(window))

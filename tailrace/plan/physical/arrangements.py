@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from tailrace.plan.nodes import Aggregate, Call, Join, Key, Node, TopK, Window, walk
-from tailrace.types import Column, is_float, is_scalar
+from tailrace.types import INTEGERS, Column, decimal_parts, is_float, is_scalar
 
 Kind = Literal["rows", "accumulators", "values", "outputs", "ordered"]
 RuleName = Literal["additive", "extreme", "distinct", "generic"]
@@ -28,8 +27,6 @@ SPLIT = 6
 # Digits of a decimal up to which sum / count keeps every digit that Spark's AVG shows.
 AVERAGED = 18
 SPREADS = ("std", "stddev", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "variance")
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)\Z")
 
 
 @dataclass(frozen=True)
@@ -130,18 +127,18 @@ def rule(call: Call, input_columns: Sequence[Column]) -> RuleName:
     if call.function == "count" or (call.function == "count_if" and types):
         return "additive"
     if call.function in SPREADS and len(types) == 1:
-        return "additive" if types[0] in _INTEGERS or is_float(types[0]) or _DECIMAL.match(types[0]) else "generic"
+        return "additive" if types[0] in INTEGERS or is_float(types[0]) or decimal_parts(types[0]) else "generic"
     summed = call.function in ("sum", "avg", "mean") and len(types) == 1
     return "additive" if summed and _adds(call, types[0]) else "generic"
 
 
 def _adds(call: Call, kind: str) -> bool:
-    if kind in _INTEGERS or is_float(kind):
+    if kind in INTEGERS or is_float(kind):
         return True
-    found = _DECIMAL.match(kind)
-    if found is None:
+    decimal = decimal_parts(kind)
+    if decimal is None:
         return False
-    digits, scale = int(found[1]), int(found[2])
+    digits, scale = decimal
     if call.function == "sum":
         return digits <= WIDE or 1 <= scale <= SPLIT
     return digits <= AVERAGED

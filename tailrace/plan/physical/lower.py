@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tailrace.delta import column
 from tailrace.errors import Unsupported
-from tailrace.plan.expressions import cast, column
+from tailrace.plan.expressions import cast
 from tailrace.plan.joining import filtered, selected
 from tailrace.plan.nodes import Join, JoinKind, Node, Project, UnionAll, map_inputs
 from tailrace.types import Column, is_scalar

@@ -11,15 +11,13 @@ and overflow are Spark's. Two calls that need the same number share it.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tailrace.plan.nodes import Aggregate, Call
 from tailrace.plan.physical.arrangements import SPREADS, WIDE
+from tailrace.types import INTEGERS, decimal_parts
 
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _SYNONYMS = {"mean": "avg", "variance": "var_samp", "std": "stddev_samp", "stddev": "stddev_samp"}
 
 
@@ -64,9 +62,9 @@ class Slots:
         total = self._total(call.args[0], average=name == "avg")
         if name == "sum":
             return f"CASE WHEN {counted} > 0 THEN {total} END"
-        found = _DECIMAL.fullmatch(self._type(call.args[0]))
-        if found:
-            total = f"CAST({total} AS DECIMAL({int(found[1]) + 10},{found[2]}))"
+        decimal = decimal_parts(self._type(call.args[0]))
+        if decimal:
+            total = f"CAST({total} AS DECIMAL({decimal[0] + 10},{decimal[1]}))"
             return f"CASE WHEN {counted} > 0 THEN {total} / CAST({counted} AS DECIMAL(20,0)) END"
         return f"CASE WHEN {counted} > 0 THEN CAST({total} AS DOUBLE) / {counted} END"
 
@@ -92,12 +90,12 @@ class Slots:
 
     def _total(self, position: int, *, average: bool) -> str:
         kind, column = self._type(position), f"_{position}"
-        if (found := _DECIMAL.fullmatch(kind)) and int(found[1]) > WIDE:
-            return self._wide_total(column, int(found[2]))
-        if found:
-            times = f"CAST({column} * CAST(_weight AS DECIMAL(9,0)) AS DECIMAL(38,{found[2]}))"
+        if (decimal := decimal_parts(kind)) and decimal[0] > WIDE:
+            return self._wide_total(column, decimal[1])
+        if decimal:
+            times = f"CAST({column} * CAST(_weight AS DECIMAL(9,0)) AS DECIMAL(38,{decimal[1]}))"
             signed = f"CASE WHEN _weight = 1 THEN {column} WHEN _weight = -1 THEN -{column} ELSE {times} END"
-            kind = f"decimal(38,{found[2]})"
+            kind = f"decimal(38,{decimal[1]})"
             return self._sum(Contribution(f"CAST({signed} AS {kind})", kind, ("sum", (position,))))
         if kind in INTEGERS:
             if average and kind == "bigint":  # Spark averages these as doubles, which do not overflow

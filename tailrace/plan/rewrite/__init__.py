@@ -1,1 +1,1 @@
-"""Rewrites of a plan into a cheaper one with the same meaning, one file per rule."""
+"""Rewrites of a plan into an equivalent, cheaper one; one file per rewrite."""

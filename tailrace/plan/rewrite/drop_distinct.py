@@ -1,8 +1,8 @@
-"""DISTINCT over rows that a key makes distinct is dropped."""
+"""Drops a DISTINCT whose columns include a key of its input."""
 
 from __future__ import annotations
 
-from tailrace.plan.expressions import column
+from tailrace.delta import column
 from tailrace.plan.nodes import (
     Aggregate,
     Node,
@@ -13,7 +13,7 @@ from tailrace.plan.typing import Types
 
 
 def drop_distinct(node: Node, types: Types) -> Node:
-    """Drop a DISTINCT over rows that a key already makes distinct.
+    """Drop a DISTINCT whose columns include a key of its input: the rows are distinct already.
 
     aggregate((0, 1), (), scan t key (0)) -> scan t key (0)
     """

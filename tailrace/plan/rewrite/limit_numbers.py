@@ -1,4 +1,4 @@
-"""The first rows of each partition, asked for by their numbers."""
+"""Turns a filter on `row_number()` into a TopK, which keeps only the first rows of each partition."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from tailrace.plan.joining import filtered
 from tailrace.plan.nodes import Filter, Node, TopK, Window, map_inputs
 from tailrace.plan.typing import Types
 
-_TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ}
+# The comparison with its sides swapped: 3 >= n is n <= 3.
+_SWAPPED = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ}
 
 
 def limit_numbers(node: Node, types: Types) -> Node:
-    """Keep the first rows of each partition where a filter on their numbers asks for no others.
+    """Replace a filter on `row_number()` that has an upper bound by a TopK.
 
     filter(_2 <= 3; window(row_number() by _0; t)) -> top(3 by _0; t)
     """
-    return _first_numbers(map_inputs(node, lambda child: limit_numbers(child, types)))
+    return _as_top(map_inputs(node, lambda child: limit_numbers(child, types)))
 
 
-def _first_numbers(node: Node) -> Node:
-    """A filter on `row_number()` that lets no number above some k pass, as a TopK; the rest of it stays above."""
+def _as_top(node: Node) -> Node:
+    """The conjuncts that bound the row number become the TopK's offset and limit; the others stay above it."""
     match node:
         case Filter(Window(source, partition, order, (call,)), condition) if call.function == "row_number":
             low, high, rest = _range(conjuncts(condition), len(source.columns))
@@ -32,7 +33,7 @@ def _first_numbers(node: Node) -> Node:
 
 
 def _range(conditions: list[str], position: int) -> tuple[int, int | None, list[str]]:
-    """The least and the greatest number that pass, and the conditions that say something else."""
+    """The least and the greatest row number that pass (None: no upper bound), and the other conditions."""
     low, high, rest = 1, None, []
     for condition in conditions:
         bounds = _bounds(parse_expr(condition), position)
@@ -46,16 +47,16 @@ def _range(conditions: list[str], position: int) -> tuple[int, int | None, list[
 
 
 def _bounds(tree: exp.Expr, position: int) -> tuple[int, int | None] | None:
-    """The numbers between which a comparison of the column with literals holds; None for any other condition."""
+    """The range in which a comparison of the column with literals holds; None for any other condition."""
     if isinstance(tree, exp.Between) and not tree.args.get("symmetric") and _is_column(tree.this, position):
         low, high = _integer(tree.args["low"]), _integer(tree.args["high"])
         return None if low is None or high is None else (low, high)
     kind = type(tree)
-    if kind not in _TURNED:
+    if kind not in _SWAPPED:
         return None
     left, right = tree.this.unnest(), tree.expression.unnest()
     if _is_column(right, position):
-        left, right, kind = right, left, _TURNED[kind]
+        left, right, kind = right, left, _SWAPPED[kind]
     value = _integer(right)
     if not _is_column(left, position) or value is None:
         return None

@@ -1,4 +1,4 @@
-"""Adjacent projections, filters and unions become one."""
+"""Merges adjacent projections, adjacent filters and nested unions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from tailrace.plan.nodes import (
 )
 from tailrace.plan.typing import Types
 
-# A composed expression longer than this is text that no view shares and Spark must parse: two nodes are better.
+# Characters. Two projections whose merged text is longer stay apart: Spark would have to parse it, and no other view
+# shares it.
 _LONGEST = 8_000
 
 
 def merge_projects(node: Node, types: Types) -> Node:
-    """Make one projection of two, one filter of two, one union of two; drop projections that do nothing.
+    """Merge two projections, two filters or two unions into one; drop a projection that changes nothing.
 
     project(_0 + 1, project(_2, scan t)) -> project(_2 + 1, scan t)
     """

@@ -1,12 +1,13 @@
-"""The order of inner joins."""
+"""Reorders inner joins so that each joins by equal columns, not as a cross product."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tailrace.plan.expressions import column, conjuncts, refs, remap
-from tailrace.plan.joining import filtered, joined, link, selected
+from tailrace.delta import column
+from tailrace.plan.expressions import conjuncts, refs, remap
+from tailrace.plan.joining import as_join_key, filtered, joined, selected
 from tailrace.plan.nodes import (
     Aggregate,
     Filter,
@@ -26,7 +27,7 @@ from tailrace.plan.typing import Types
 
 @dataclass(frozen=True)
 class _Leaf:
-    """A relation of a chain of inner joins, and where its columns begin in the chain's output."""
+    """One relation in a chain of inner joins. `start` is the position of its first column in the chain's output."""
 
     node: Node
     start: int
@@ -39,22 +40,22 @@ class _Leaf:
 
 
 def order_joins(node: Node, types: Types) -> Node:
-    """Join the relations of a chain of inner joins so that each meets the others by equal columns.
+    """Order the relations of a chain of inner joins so that each has an equality with those before it.
 
-    FROM lists tables in any order and WHERE says how they meet; joined as written, two tables that only
-    meet through a third would be multiplied first.
+    FROM lists tables in any order, and WHERE holds the join conditions. Joined as written, two tables that have a
+    condition only with a third one would first be a cross product.
 
     filter(_0 = _4 AND _2 = _5, join((), join((), a, b), c)) -> project(join(a.0 = c.0, b.0 = c.1))
     """
     leaves, conditions = _flatten(node, 0)
     if len(leaves) == 1:
-        return _below(node, types)
+        return _order_inputs(node, types)
     leaves = [replace(leaf, node=order_joins(leaf.node, types)) for leaf in leaves]
     leaves, conditions = _filter_leaves(leaves, conditions)
-    return _joined(leaves, conditions, types)
+    return _join_leaves(leaves, conditions, types)
 
 
-def _below(node: Node, types: Types) -> Node:
+def _order_inputs(node: Node, types: Types) -> Node:
     match node:
         case Scan() | OneRow():
             return node
@@ -68,27 +69,27 @@ def _below(node: Node, types: Types) -> Node:
 
 
 def _flatten(node: Node, start: int) -> tuple[list[_Leaf], list[str]]:
-    """The relations of a chain of inner joins and all its conditions, over the chain's output."""
+    """The relations of a chain of inner joins, and all its conditions over the chain's output."""
     match node:
         case Join(left, right, "inner", left_on, right_on, null_safe):
             width = len(left.columns)
-            one, first = _flatten(left, start)
-            other, second = _flatten(right, start + width)
+            left_leaves, left_conditions = _flatten(left, start)
+            right_leaves, right_conditions = _flatten(right, start + width)
             keys = [
                 f"{column(start + a)} {'<=>' if safe else '='} {column(start + width + b)}"
                 for a, b, safe in zip(left_on, right_on, null_safe, strict=True)
             ]
-            return one + other, first + second + keys
+            return left_leaves + right_leaves, left_conditions + right_conditions + keys
         case Filter(source, condition):
             leaves, conditions = _flatten(source, start)
             if len(leaves) > 1:
-                here = [remap(c, {p: p + start for p in refs(c)}) for c in conjuncts(condition)]
-                return leaves, conditions + here
+                own = [remap(c, {p: p + start for p in refs(c)}) for c in conjuncts(condition)]
+                return leaves, conditions + own
     return [_Leaf(node, start)], []
 
 
 def _filter_leaves(leaves: list[_Leaf], conditions: list[str]) -> tuple[list[_Leaf], list[str]]:
-    """Conditions that read one relation, put on that relation."""
+    """Apply each condition that reads one relation to that relation; returns the others too."""
     left_over = []
     own: dict[int, list[str]] = {}
     for condition in conditions:
@@ -102,7 +103,7 @@ def _filter_leaves(leaves: list[_Leaf], conditions: list[str]) -> tuple[list[_Le
     return [replace(leaf, node=filtered(leaf.node, own.get(i, []))) for i, leaf in enumerate(leaves)], left_over
 
 
-def _joined(leaves: list[_Leaf], conditions: list[str], types: Types) -> Node:
+def _join_leaves(leaves: list[_Leaf], conditions: list[str], types: Types) -> Node:
     todo = list(leaves)
     first = todo.pop(0)
     node, layout = first.node, list(first.positions())
@@ -111,29 +112,29 @@ def _joined(leaves: list[_Leaf], conditions: list[str], types: Types) -> Node:
         todo.remove(leaf)
         layout += leaf.positions()
         at = {p: i for i, p in enumerate(layout)}
-        now = [c for c in conditions if refs(c) <= at.keys()]
-        conditions = [c for c in conditions if c not in now]
-        node = joined(node, leaf.node, "inner", [remap(c, at) for c in now], types)
-    back = {p: i for i, p in enumerate(layout)}
-    return selected(node, [back[p] for p in sorted(layout)])
+        ready = [c for c in conditions if refs(c) <= at.keys()]
+        conditions = [c for c in conditions if c not in ready]
+        node = joined(node, leaf.node, "inner", [remap(c, at) for c in ready], types)
+    original_order = {p: i for i, p in enumerate(layout)}
+    return selected(node, [original_order[p] for p in sorted(layout)])
 
 
 def _next(todo: Sequence[_Leaf], layout: Sequence[int], conditions: Sequence[str]) -> _Leaf:
-    """The relation to join next: one of which at most one row meets each row so far, else one that meets
-    them by an equality at all, else the first."""
-    linked = [(leaf, set(_met_columns(leaf, layout, conditions))) for leaf in todo]
-    for leaf, met in linked:
-        if met and leaf.node.key is not None and set(leaf.node.key) <= met:
+    """The relation to join next: preferably one joined by its whole key (at most one match per row), then one joined
+    by any equality, then the first."""
+    candidates = [(leaf, set(_join_columns(leaf, layout, conditions))) for leaf in todo]
+    for leaf, on in candidates:
+        if on and leaf.node.key is not None and set(leaf.node.key) <= on:
             return leaf
-    return next((leaf for leaf, met in linked if met), todo[0])
+    return next((leaf for leaf, on in candidates if on), todo[0])
 
 
-def _met_columns(leaf: _Leaf, layout: Sequence[int], conditions: Sequence[str]) -> Iterator[int]:
-    """The leaf's columns that an equality ties to what is joined already (-1: an expression over them)."""
+def _join_columns(leaf: _Leaf, layout: Sequence[int], conditions: Sequence[str]) -> Iterator[int]:
+    """The leaf's columns that have an equality with the relations in `layout` (-1: an expression over its columns)."""
     at = {p: i for i, p in enumerate((*layout, *leaf.positions()))}
     for condition in conditions:
         if refs(condition) <= at.keys():
-            found = link(remap(condition, at), len(layout))
-            if found is not None:
-                position = column_of(found[1])
+            key = as_join_key(remap(condition, at), len(layout))
+            if key is not None:
+                position = column_of(key[1])
                 yield -1 if position is None else position

@@ -1,4 +1,4 @@
-"""Columns that nobody reads are not carried."""
+"""Removes columns that no node above reads."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tailrace.plan.nodes import (
 )
 from tailrace.plan.typing import Types
 
-Layout = dict[int, int]
+Layout = dict[int, int]  # from a column's position before pruning to its position after
 
 
 def prune_columns(node: Node, types: Types) -> Node:
-    """Let every node carry the columns that something above it reads, and below a join the key too.
+    """Keep only the columns that a node above reads; below a join, also the key.
 
     project(_1, filter(_2 > 1, scan t(0, 1, 2, 3))) -> project(_0, filter(_1 > 1, scan t(1, 2)))
     """
@@ -35,36 +35,36 @@ def prune_columns(node: Node, types: Types) -> Node:
 
 
 def _exactly(node: Node, positions: Iterable[int]) -> Node:
-    """The node pruned, with just these columns in this order."""
-    wanted = list(positions)
-    pruned, layout = _prune(node, set(wanted))
-    return selected(pruned, [layout[p] for p in wanted])
+    """The node pruned to exactly these columns, in this order."""
+    needed = list(positions)
+    pruned, layout = _prune(node, set(needed))
+    return selected(pruned, [layout[p] for p in needed])
 
 
-def _prune(node: Node, wanted: set[int]) -> tuple[Node, Layout]:
-    """A node that has at least the wanted columns, and where each is now."""
+def _prune(node: Node, needed: set[int]) -> tuple[Node, Layout]:
+    """A node that has at least the needed columns, and their new positions."""
     match node:
         case Scan():
-            return _prune_scan(node, wanted)
+            return _prune_scan(node, needed)
         case OneRow():
             return node, {}
         case Filter(source, condition):
-            pruned, layout = _prune(source, wanted | refs(condition))
+            pruned, layout = _prune(source, needed | refs(condition))
             return Filter(pruned, remap(condition, layout)), layout
         case Project():
-            return _prune_project(node, wanted)
+            return _prune_project(node, needed)
         case Generate():
-            return _prune_generate(node, wanted)
+            return _prune_generate(node, needed)
         case Join():
-            return _prune_join(node, wanted)
+            return _prune_join(node, needed)
         case Aggregate():
-            return _prune_aggregate(node, wanted)
+            return _prune_aggregate(node, needed)
         case Window():
-            return _prune_window(node, wanted)
+            return _prune_window(node, needed)
         case TopK():
-            return _prune_top(node, wanted)
+            return _prune_top(node, needed)
         case UnionAll(branches):
-            kept = sorted(wanted) or [0]
+            kept = sorted(needed) or [0]
             at = _layout(kept)
             unique = node.unique if node.unique is not None and set(node.unique) <= at.keys() else None
             moved = None if unique is None else tuple(at[p] for p in unique)
@@ -76,23 +76,23 @@ def _layout(kept: Iterable[int]) -> Layout:
     return {p: i for i, p in enumerate(kept)}
 
 
-def _prune_scan(node: Scan, wanted: set[int]) -> tuple[Node, Layout]:
-    # Something must be read for rows to be counted: a key column is the one thing every row has.
-    kept = sorted(wanted) or list(node.key or (0,))[:1]
+def _prune_scan(node: Scan, needed: set[int]) -> tuple[Node, Layout]:
+    # Rows without columns cannot be counted, so keep one: a key column, which is never NULL.
+    kept = sorted(needed) or list(node.key or (0,))[:1]
     return replace(node, positions=tuple(node.positions[p] for p in kept)), _layout(kept)
 
 
-def _prune_project(node: Project, wanted: set[int]) -> tuple[Node, Layout]:
-    kept = sorted(wanted) or [0]
+def _prune_project(node: Project, needed: set[int]) -> tuple[Node, Layout]:
+    kept = sorted(needed) or [0]
     expressions = [node.expressions[p] for p in kept]
     source, layout = _prune(node.input, set().union(*(refs(e) for e in expressions)))
     pruned = Project(source, tuple(remap(e, layout) for e in expressions), tuple(node.output[p] for p in kept))
     return pruned, _layout(kept)
 
 
-def _prune_generate(node: Generate, wanted: set[int]) -> tuple[Node, Layout]:
+def _prune_generate(node: Generate, needed: set[int]) -> tuple[Node, Layout]:
     width = len(node.input.columns)
-    kept = sorted({p for p in wanted if p < width} | refs(node.generator))
+    kept = sorted({p for p in needed if p < width} | refs(node.generator))
     at = _layout(kept)
     pruned = replace(node, input=_exactly(node.input, kept) if kept else _prune(node.input, set())[0])
     start = len(pruned.input.columns)
@@ -100,13 +100,13 @@ def _prune_generate(node: Generate, wanted: set[int]) -> tuple[Node, Layout]:
     return pruned, at | {width + i: start + i for i in range(len(node.output))}
 
 
-def _prune_join(node: Join, wanted: set[int]) -> tuple[Node, Layout]:
+def _prune_join(node: Join, needed: set[int]) -> tuple[Node, Layout]:
     width = len(node.left.columns)
     if node.condition is not None:
-        wanted = wanted | refs(node.condition)
-    # The rows of a side are kept in an arrangement; with their key they stay apart from each other.
-    left = sorted({p for p in wanted if p < width} | set(node.left_on) | set(node.left.key or ())) or [0]
-    right = sorted({p - width for p in wanted if p >= width} | set(node.right_on) | set(node.right.key or ())) or [0]
+        needed = needed | refs(node.condition)
+    # The arrangement of a side holds its rows: with their key they stay distinct.
+    left = sorted({p for p in needed if p < width} | set(node.left_on) | set(node.left.key or ())) or [0]
+    right = sorted({p - width for p in needed if p >= width} | set(node.right_on) | set(node.right.key or ())) or [0]
     left_at, right_at = _layout(left), _layout(right)
     at = left_at | {width + p: len(left) + i for p, i in right_at.items()}
     pruned = replace(
@@ -120,11 +120,11 @@ def _prune_join(node: Join, wanted: set[int]) -> tuple[Node, Layout]:
     return pruned, at
 
 
-def _prune_aggregate(node: Aggregate, wanted: set[int]) -> tuple[Node, Layout]:
+def _prune_aggregate(node: Aggregate, needed: set[int]) -> tuple[Node, Layout]:
     count = len(node.groups)
-    calls = [i for i in range(len(node.calls)) if count + i in wanted]
+    calls = [i for i in range(len(node.calls)) if count + i in needed]
     if not calls and not node.groups:
-        # Without a call it would read as DISTINCT of no columns; a global aggregate has its row always.
+        # Keep one call: an Aggregate without groups and calls would be DISTINCT of no columns.
         calls = [0]
     kept = [node.calls[i] for i in calls]
     read = sorted(set(node.groups) | {p for call in kept for p in call.args})
@@ -139,40 +139,40 @@ def _prune_aggregate(node: Aggregate, wanted: set[int]) -> tuple[Node, Layout]:
     return pruned, _layout([*range(count), *(count + i for i in calls)])
 
 
-def _prune_window(node: Window, wanted: set[int]) -> tuple[Node, Layout]:
+def _prune_window(node: Window, needed: set[int]) -> tuple[Node, Layout]:
     width = len(node.input.columns)
-    calls = [i for i in range(len(node.calls)) if width + i in wanted]
+    calls = [i for i in range(len(node.calls)) if width + i in needed]
     if not calls:
-        return _prune(node.input, wanted)
+        return _prune(node.input, needed)
     kept = [node.calls[i] for i in calls]
-    source, at = _arranged(node, {p for p in wanted if p < width} | {p for call in kept for p in call.args})
+    source, at = _prune_partitions(node, {p for p in needed if p < width} | {p for call in kept for p in call.args})
     pruned = Window(
         source,
         tuple(at[p] for p in node.partition),
-        _moved(node.order, at),
+        _remap_order(node.order, at),
         tuple(replace(c, args=tuple(at[p] for p in c.args), sql=remap(c.sql, at)) for c in kept),
     )
     return pruned, at | {width + i: len(at) + n for n, i in enumerate(calls)}
 
 
-def _prune_top(node: TopK, wanted: set[int]) -> tuple[Node, Layout]:
+def _prune_top(node: TopK, needed: set[int]) -> tuple[Node, Layout]:
     width = len(node.input.columns)
-    source, at = _arranged(node, {p for p in wanted if p < width})
+    source, at = _prune_partitions(node, {p for p in needed if p < width})
     pruned = replace(
         node,
         input=source,
         partition=tuple(at[p] for p in node.partition),
-        order=_moved(node.order, at),
-        numbered=node.numbered and width in wanted,
+        order=_remap_order(node.order, at),
+        numbered=node.numbered and width in needed,
     )
     return pruned, at | ({width: len(at)} if pruned.numbered else {})
 
 
-def _arranged(node: Window | TopK, read: set[int]) -> tuple[Node, Layout]:
-    """The input with what is read of it and what it is sorted by; with its key its rows stay apart, and in order."""
+def _prune_partitions(node: Window | TopK, read: set[int]) -> tuple[Node, Layout]:
+    """The input with the columns that are read, the partition, the order, and the key (which breaks ties)."""
     kept = sorted(read | set(node.partition) | {p for p, _, _ in node.order} | set(node.input.key or ())) or [0]
     return _exactly(node.input, kept), _layout(kept)
 
 
-def _moved(order: Order, at: Layout) -> Order:
+def _remap_order(order: Order, at: Layout) -> Order:
     return tuple((at[p], ascending, nulls_first) for p, ascending, nulls_first in order)

@@ -1,4 +1,4 @@
-"""Filters move down to the rows they are about."""
+"""Pushes filters down, below the operators that do not need the filtered rows."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def _tidy(text: str) -> str:
 
 
 def _push_aggregate(node: Aggregate, conditions: list[str]) -> Node:
-    # A condition on groups alone drops whole groups, before or after. Not so in a global aggregate, which
-    # has its one row whatever is below.
+    # A condition on group columns drops whole groups, so it may come first. Unsafe for a condition without columns:
+    # below a global aggregate it would empty the input, but the one row of the result would stay.
     groups = dict(enumerate(node.groups))
     below = [c for c in conditions if refs(c) and refs(c) <= groups.keys()]
     above = [c for c in conditions if c not in below]
@@ -70,14 +70,14 @@ def _push_generate(node: Generate, conditions: list[str]) -> Node:
 
 
 def _push_partitions(node: Window | TopK, conditions: list[str]) -> Node:
-    # A condition on partitions alone drops whole partitions; any other would change what their rows see.
+    # A condition on partition columns drops whole partitions. Unsafe for any other: the results of other rows change.
     below = [c for c in conditions if refs(c) and refs(c) <= set(node.partition)]
     above = [c for c in conditions if c not in below]
     return filtered(replace(node, input=_push(node.input, below)), above)
 
 
 def _push_join(node: Join, conditions: list[str]) -> Node:
-    # Below the side that an outer join pads, a condition would make more rows unmatched instead of fewer.
+    # Unsafe on the side that an outer join pads: fewer rows there make more unmatched rows, not fewer rows.
     width = len(node.left.columns)
     to_left = node.kind in ("inner", "left", "semi", "anti")
     to_right = node.kind in ("inner", "right")

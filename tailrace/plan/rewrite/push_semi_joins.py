@@ -1,4 +1,4 @@
-"""Where semi and anti joins stand among the others."""
+"""Pushes semi and anti joins below joins that multiply rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tailrace.plan.typing import Types
 
 
 def push_semi_joins(node: Node, types: Types) -> Node:
-    """Let a semi or anti join decide on rows before another join repeats them.
+    """Apply a semi or anti join before another join multiplies its rows.
 
     semi(0=0, inner(0=0, a, b key (0, 1)), c) -> inner(0=0, semi(0=0, a, c), b key (0, 1))
     """
@@ -20,13 +20,13 @@ def push_semi_joins(node: Node, types: Types) -> Node:
 
 
 def _push_semi_join(semi: Join) -> Node | None:
-    """A semi or anti join moved below the join that repeats the rows it decides on; None if there is none."""
+    """The semi or anti join moved below a join that multiplies its rows; None if there is no such join."""
     return _pushed(semi.left, semi) if semi.kind in ("semi", "anti") and semi.left_on else None
 
 
 def _pushed(node: Node, semi: Join) -> Node | None:
-    """`semi`, whose left side is `node`, applied somewhere below it; None if that is of no use."""
-    read = _read(semi)
+    """`node` with `semi` applied below it (its left side is `node`); None if that saves nothing."""
+    read = _left_refs(semi)
     match node:
         case Filter(source):
             below = _pushed(source, semi)
@@ -39,34 +39,35 @@ def _pushed(node: Node, semi: Join) -> Node | None:
             width = len(left.columns)
             if max(read) < width and kind in ("inner", "left", "semi", "anti"):
                 moved = _moved(semi, left, {p: p for p in read})
-                below = _below(moved, repeated=_repeats(right, node.right_on, kind))
+                below = _push_or_keep(moved, multiplied=_multiplies(right, node.right_on, kind))
                 return below and replace(node, left=below)
             if min(read) >= width and kind == "inner":
                 moved = _moved(semi, right, {p: p - width for p in read})
-                below = _below(moved, repeated=_repeats(left, node.left_on, kind))
+                below = _push_or_keep(moved, multiplied=_multiplies(left, node.left_on, kind))
                 return below and replace(node, right=below)
     return None
 
 
-def _read(semi: Join) -> set[int]:
-    """The left side's columns by which rows are decided on."""
+def _left_refs(semi: Join) -> set[int]:
+    """The left columns that the join reads."""
     condition = refs(semi.condition) if semi.condition is not None else ()
     return {p for p in (*semi.left_on, *condition) if p < len(semi.left.columns)}
 
 
 def _moved(semi: Join, side: Node, at: Mapping[int, int]) -> Join:
-    """`semi` over another left side, which has the columns it reads at other places."""
-    before, now = len(semi.left.columns), len(side.columns)
+    """`semi` with `side` as its left side, where left column p of `semi` is at `at[p]`."""
+    old_width, new_width = len(semi.left.columns), len(side.columns)
     condition = semi.condition
     if condition is not None:
-        condition = remap(condition, {**at, **{before + i: now + i for i in range(len(semi.right.columns))}})
+        condition = remap(condition, {**at, **{old_width + i: new_width + i for i in range(len(semi.right.columns))}})
     return replace(semi, left=side, left_on=tuple(at[p] for p in semi.left_on), condition=condition)
 
 
-def _below(moved: Join, *, repeated: bool) -> Node | None:
-    return _pushed(moved.left, moved) or (moved if repeated else None)
+def _push_or_keep(moved: Join, *, multiplied: bool) -> Node | None:
+    """`moved` pushed further down, or left here if the join above multiplies its rows."""
+    return _pushed(moved.left, moved) or (moved if multiplied else None)
 
 
-def _repeats(other: Node, on: tuple[int, ...], kind: str) -> bool:
-    """Whether a row may meet several of `other`."""
+def _multiplies(other: Node, on: tuple[int, ...], kind: str) -> bool:
+    """Whether a row may match several rows of `other`."""
     return kind in ("inner", "left") and not (other.key is not None and set(other.key) <= set(on))

@@ -1,9 +1,9 @@
-"""Arrangements that other views keep are used, even where they hold more columns than are asked for.
+"""Reuses arrangements that other views maintain, even if they hold more columns than this view reads.
 
     π_P(σ(T)) ⋈ B   =   π(π_Q(σ(T)) ⋈ B)        P ⊆ Q, both arranged by the same columns
 
-Each view by itself carries only the columns it reads, so two views that join the same table by the same key but
-read different columns of it would keep it twice.
+`prune_columns` keeps only the columns that a view reads. Without this rewrite, two views that join the same table by
+the same key but read different columns would each keep their own arrangement of it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tailrace.plan.typing import Types
 
 
 class _Side(NamedTuple):
-    """A side of a join that is a table, filtered: which of the table's columns it has, at which positions."""
+    """A side of a join that is a filtered table."""
 
     kind: tuple[int, str, Key, tuple[bool, ...]]  # table, condition, columns it is arranged by, whether NULLs match
-    columns: Key
+    columns: Key  # the table's position of each column
     node: Node
 
 
 def reuse(root: Node, views: Iterable[Node], types: Types) -> Node:
-    """The plan, with the sides of joins widened to those that the views' plans have already."""
+    """The plan with join sides replaced by wider ones that the plans of `views` already have."""
     known: dict[object, list[_Side]] = {}
     if not any(isinstance(node, Join) for node in walk(root)):
         return root
@@ -38,16 +38,16 @@ def reuse(root: Node, views: Iterable[Node], types: Types) -> Node:
                 known.setdefault(side.kind, []).append(side)
     if not known:
         return root
-    # Merging drops a projection that only renames, and the view is known by its names.
-    return renamed(merge_projects(_widened(root, known), types), [c.name for c in root.columns])
+    # merge_projects drops a projection that only renames columns, but the view needs its column names.
+    return renamed(merge_projects(_widen(root, known), types), [c.name for c in root.columns])
 
 
-def _widened(node: Node, known: dict[object, list[_Side]]) -> Node:
-    node = map_inputs(node, lambda child: _widened(child, known))
+def _widen(node: Node, known: dict[object, list[_Side]]) -> Node:
+    node = map_inputs(node, lambda child: _widen(child, known))
     if not isinstance(node, Join):
         return node
-    left, at_left = _replaced(node.left, node.left_on, node.null_safe, known)
-    right, at_right = _replaced(node.right, node.right_on, node.null_safe, known)
+    left, at_left = _widen_side(node.left, node.left_on, node.null_safe, known)
+    right, at_right = _widen_side(node.right, node.right_on, node.null_safe, known)
     if left is node.left and right is node.right:
         return node
     at = {**at_left, **{len(node.left.columns) + p: len(left.columns) + q for p, q in at_right.items()}}
@@ -62,17 +62,17 @@ def _widened(node: Node, known: dict[object, list[_Side]]) -> Node:
     return selected(join, [at[p] for p in range(len(node.columns))])
 
 
-def _replaced(
+def _widen_side(
     node: Node, on: Key, null_safe: tuple[bool, ...], known: dict[object, list[_Side]]
 ) -> tuple[Node, dict[int, int]]:
-    """The narrowest side that will do, and where the columns are in it."""
-    same = {p: p for p in range(len(node.columns))}
+    """The narrowest known side that has all columns of `node`, and their positions in it."""
+    unchanged = {p: p for p in range(len(node.columns))}
     side = _side(node, on, null_safe)
     if side is None:
-        return node, same
+        return node, unchanged
     usable = [k for k in known.get(side.kind, ()) if set(side.columns) <= set(k.columns)]
     if not usable or any(k.columns == side.columns for k in usable):
-        return node, same
+        return node, unchanged
     best = min(usable, key=lambda k: len(k.columns))
     return best.node, {p: best.columns.index(c) for p, c in enumerate(side.columns)}
 
@@ -85,15 +85,15 @@ def _sides(join: Join) -> Iterator[_Side]:
 
 
 def _side(node: Node, on: Key, null_safe: tuple[bool, ...]) -> _Side | None:
-    found = _of_table(node)
-    if found is None:
+    source = _of_table(node)
+    if source is None:
         return None
-    table, condition, columns = found
+    table, condition, columns = source
     return _Side((table, condition, tuple(columns[p] for p in on), null_safe), columns, node)
 
 
 def _of_table(node: Node) -> tuple[int, str, Key] | None:
-    """The table, the condition over the table's positions, and the table's position of each column."""
+    """The table, the condition over the table's positions, and each column's position in the table; else None."""
     match node:
         case Scan():
             return node.table_id, "", node.positions

@@ -1,8 +1,7 @@
-"""Rewrites of a plan into one that means the same and is cheaper to maintain.
+"""Runs all rewrites of a plan: each gives an equivalent plan that is cheaper to maintain.
 
-Each is a function from a node to a node; `REWRITES` is the order, `rewrite` repeats it until nothing
-changes. The examples are in the compact notation of `explain.compact`; more, and the tests, are in
-`tests/fixtures/plan/<rewrite>.sql`.
+A rewrite is a function from a node to a node. `REWRITES` is their order; `rewrite` repeats them until nothing changes.
+Each docstring has an example in the notation of `explain.compact`; `tests/fixtures/plan/<rewrite>.sql` has more.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tailrace.plan.typing import Typer, Types
 
 Rewrite = Callable[[Node, Types], Node]
 
-_ROUNDS = 12
+_MAX_ROUNDS = 12
 
 REWRITES: tuple[Rewrite, ...] = (
     push_filters,
@@ -36,14 +35,14 @@ REWRITES: tuple[Rewrite, ...] = (
 
 
 def rewrite(node: Node, typer: Typer | Types) -> Node:
-    """All rewrites, repeated until the plan stays the same; the columns of the root stay as they are."""
+    """Apply all rewrites until the plan no longer changes. The root keeps its columns and their names."""
     types = typer if isinstance(typer, Types) else Types(typer)
     names = [c.name for c in node.columns]
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         before = node.fingerprint
         for rule in REWRITES:
             node = rule(node, types)
         if node.fingerprint == before:
             break
-    # Within a plan names mean nothing, so a projection that only renames was dropped.
+    # Column names are not part of a plan's meaning: merge_projects drops a projection that only renames.
     return renamed(node, names)

@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from tailrace.rules.arrow import choosing, dates, decimals, numbers, operators, strings
 from tailrace.rules.arrow.casts import cast
-from tailrace.rules.arrow.coercion import FLOATS, INTEGERS, decimal_parts, decimal_type, is_decimal, normalise_type
+from tailrace.rules.arrow.coercion import FLOATS, decimal_parts, decimal_type, is_decimal, normalise_type
 from tailrace.rules.arrow.tree import NULL, Constant, Node, NotCompiled, call
+from tailrace.types import INTEGERS
 
 _DATE_FUNCTIONS = {
     "year": "year", "month": "month", "quarter": "quarter", "day": "day", "dayofmonth": "day",

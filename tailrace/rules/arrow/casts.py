@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.rules.arrow import dates, decimals, numbers
-from tailrace.rules.arrow.coercion import FLOATS, INTEGERS, decimal_parts, is_decimal, is_supported
+from tailrace.rules.arrow.coercion import FLOATS, decimal_parts, is_decimal, is_supported
 from tailrace.rules.arrow.tree import VOID, Constant, Node, NotCompiled, Value, call, constant
-from tailrace.types import arrow
+from tailrace.types import INTEGERS, arrow
 
 _BITS = dict(zip(INTEGERS, (8, 16, 32, 64), strict=True))
 _PLAIN_SCALE = 6  # Spark may write a decimal with a larger scale in scientific notation, such as 1E-7

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from functools import reduce
 
 from tailrace.rules.arrow.tree import VOID, NotCompiled
-from tailrace.types import ALIASES, SCALARS
+from tailrace.types import ALIASES, INTEGERS, SCALARS
+from tailrace.types import decimal_parts as parse_decimal
 
-INTEGERS = ("tinyint", "smallint", "int", "bigint")
 FLOATS = ("float", "double")
 _PRECEDENCE = (*INTEGERS, *FLOATS)
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 MAX_PRECISION = 38
 MIN_SCALE = 6  # a result with too many digits keeps at least this scale
@@ -23,8 +21,8 @@ def normalise_type(text: str) -> str:
     text = ALIASES.get(text, text)
     if text == "decimal":
         return "decimal(10,0)"
-    match = _DECIMAL.fullmatch(text)
-    return f"decimal({match[1]},{match[2]})" if match else text
+    parts = parse_decimal(text)
+    return f"decimal({parts[0]},{parts[1]})" if parts else text
 
 
 def is_supported(text: str) -> bool:
@@ -32,7 +30,7 @@ def is_supported(text: str) -> bool:
 
 
 def is_decimal(text: str) -> bool:
-    return _DECIMAL.fullmatch(text) is not None
+    return parse_decimal(text) is not None
 
 
 def is_numeric(text: str) -> bool:
@@ -41,10 +39,10 @@ def is_numeric(text: str) -> bool:
 
 def decimal_parts(text: str) -> tuple[int, int]:
     """The precision and scale of a decimal type."""
-    match = _DECIMAL.fullmatch(text)
-    if match is None:
+    parts = parse_decimal(text)
+    if parts is None:
         raise NotCompiled(f"{text} is not a decimal type")
-    return int(match[1]), int(match[2])
+    return parts
 
 
 def decimal_type(precision: int, scale: int) -> str:

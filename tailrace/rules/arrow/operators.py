@@ -8,7 +8,6 @@ from tailrace.rules.arrow import choosing, comparing, decimals, numbers
 from tailrace.rules.arrow.casts import cast
 from tailrace.rules.arrow.coercion import (
     FLOATS,
-    INTEGERS,
     adjust_precision,
     as_decimal_type,
     decimal_parts,
@@ -22,6 +21,7 @@ from tailrace.rules.arrow.coercion import (
     widest_type,
 )
 from tailrace.rules.arrow.tree import VOID, Constant, Node, NotCompiled, call, constant
+from tailrace.types import INTEGERS
 
 _PLAIN = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 _MAX_FLOAT_ITEMS = 10  # Spark compares an IN list of floats item by item, with 0.0 = -0.0, up to this length

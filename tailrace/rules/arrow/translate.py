@@ -18,8 +18,9 @@ from tailrace.plan.expressions import parse_expr
 from tailrace.plan.sql.dialect import generate, tokens
 from tailrace.rules.arrow import calls, operators
 from tailrace.rules.arrow.casts import cast
-from tailrace.rules.arrow.coercion import INTEGERS, decimal_type, is_supported, normalise_type
+from tailrace.rules.arrow.coercion import decimal_type, is_supported, normalise_type
 from tailrace.rules.arrow.tree import NULL, Column, Constant, Node, NotCompiled, constant
+from tailrace.types import INTEGERS
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
