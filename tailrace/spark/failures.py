@@ -13,7 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from tailrace.errors import EpochFailed, StoreFull
+from tailrace.errors import EpochFailed, Fenced, StoreFull
 from tailrace.sent_errors import received
 
 # What a job of Spark's may raise; the second for its own mistakes (a ClassCastException in the optimizer) and for
@@ -41,9 +41,14 @@ CANCELLED = "SPARK_JOB_CANCELLED"
 
 
 def epoch_failed(epoch: int, error: Exception, note: str = "{}") -> EpochFailed:
-    """The error of an epoch whose job failed. Its `cause` is what a task raised, if that was an error of Tailrace's."""
-    cancelled = condition_of(error) == CANCELLED
-    return EpochFailed(epoch=epoch, reason=note.format(reason(error)), cause=received(error), cancelled=cancelled)
+    """The error of an epoch whose job failed. Its `cause` is what a task raised, if that was an error of Tailrace's.
+
+    Raises `Fenced` if another process has taken over: then neither the epoch nor its views are to blame.
+    """
+    cause, cancelled = received(error), condition_of(error) == CANCELLED
+    if isinstance(cause, Fenced):
+        raise cause from error
+    return EpochFailed(epoch=epoch, reason=note.format(reason(error)), cause=cause, cancelled=cancelled)
 
 
 def condition_of(error: Exception) -> str | None:

@@ -70,6 +70,7 @@ class _Keeper:
 
     def __init__(self) -> None:
         self._guard = threading.Condition()
+        self._renewing = threading.Lock()  # so that no lease is renewed while its store is closed
         self._entries: list[tuple[Store, Kind[Lease], str]] = []
         self._thread: threading.Thread | None = None
 
@@ -81,7 +82,7 @@ class _Keeper:
                 self._thread.start()
 
     def remove(self, entry: tuple[Store, Kind[L], str]) -> None:
-        with self._guard:
+        with self._renewing, self._guard:
             self._entries.remove(entry)  # type: ignore[arg-type]
             self._guard.notify()
 
@@ -93,8 +94,10 @@ class _Keeper:
                     self._thread = None
                     return
                 entries = list(self._entries)
-            for store, kind, key in entries:
-                renew(store, kind, key)
+            for entry in entries:
+                with self._renewing:
+                    if entry in self._entries:
+                        renew(*entry)
 
 
 def renew(store: Store, kind: Kind[L], key: str) -> None:

@@ -213,6 +213,21 @@ def test_a_runner_that_was_replaced_does_not_commit(db: tr.Database, monkeypatch
     assert all(db.verify(name).ok for name in db.views())
 
 
+def test_a_task_of_a_runner_that_was_replaced_says_so(db: tr.Database) -> None:
+    fill(db, 0)
+    db.refresh()
+    newest = db._store.document(TERM)
+    assert newest is not None
+    db._store.fence(newest.number + 1)
+    fill(db, 100)
+    with pytest.raises(Fenced) as error:
+        db.refresh()
+    assert (error.value.term, error.value.newest) == (newest.number, newest.number + 1)
+    take_term(db)
+    db.refresh()
+    assert all(db.verify(name).ok for name in db.views())
+
+
 def test_tasks_of_an_epoch_that_another_process_took_over_are_refused(
     db: tr.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
