@@ -31,7 +31,7 @@ class SentError(Exception):
         super().__init__(f"tailrace-error {msgspec.json.encode(sent, enc_hook=str).decode()}")
 
 
-def sending(batches: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+def send_errors(batches: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
     """The batches of a task; an error of Tailrace that they raise is sent as data."""
     try:
         yield from batches()
@@ -39,7 +39,7 @@ def sending(batches: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[pa.Reco
         raise SentError(error) from None
 
 
-def received(failure: Exception) -> TailraceError | None:
+def receive_error(failure: Exception) -> TailraceError | None:
     """The error that a task of a failed job has sent, if any."""
     envelope = _ENVELOPE.search(str(failure))
     if envelope is None:

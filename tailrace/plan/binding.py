@@ -8,16 +8,16 @@ from tailrace.codec.schema import TableDef
 
 
 @dataclass(frozen=True)
-class Query:
+class BoundQuery:
     """SQL, and what its names stand for: tables, and views whose own SQL takes their place."""
 
     sql: str
-    reads: tuple[tuple[str, TableDef | Query], ...]
+    reads: tuple[tuple[str, TableDef | BoundQuery], ...]
 
     @property
     def tables(self) -> dict[int, TableDef]:
         """All tables under it, by id."""
         found: dict[int, TableDef] = {}
         for _, source in self.reads:
-            found.update(source.tables if isinstance(source, Query) else {source.id: source})
+            found.update(source.tables if isinstance(source, BoundQuery) else {source.id: source})
         return found

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.delta import WEIGHT, column
-from tailrace.rules.arranged import Arranged, Net
+from tailrace.rules.arranged import Arranged, EncodedRows
 from tailrace.rules.before import Before
 from tailrace.rules.sink import net_rows
 from tailrace.store.base import Write
@@ -39,9 +39,9 @@ class Affected:
 
     def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
         (delta,) = deltas
-        net = self.input.net(delta)
-        write = self.input.writes(net, self.input.entry_keys(net), before)
-        groups = self.input.groups(delta)  # also of rows that cancel out: a new view's empty group is one
+        net = self.input.encode_net(delta)
+        write = self.input.make_write(net, self.input.entry_keys(net), before)
+        groups = self.input.encode_groups(delta)  # also of rows that cancel out: a new view's empty group is one
         touched = dict(zip(groups.to_pylist(), range(len(groups)), strict=True))
         old = self.input.fetch(list(touched), before)
         rows = pa.concat_arrays([old.rows, net.rows])
@@ -83,18 +83,18 @@ class Outputs:
 
     def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
         (delta,) = deltas
-        touched = self.kept.groups(delta).unique().to_pylist()
+        touched = self.kept.encode_groups(delta).unique().to_pylist()
         old = self.kept.fetch(touched, before)
-        settled = before.settled(self.kept.state, touched)
-        new = self._given(delta, settled).beside(self.kept.fetch(settled, before.after()))
+        settled = before.applied_keys(self.kept.state, touched)
+        new = self._given(delta, settled).concat(self.kept.fetch(settled, before.after()))
         change = self.kept.difference(new, old)
-        write = self.kept.writes(change, self.kept.entry_keys(change), before)
+        write = self.kept.make_write(change, self.kept.entry_keys(change), before)
         return change.table.append_column(WEIGHT, pa.array(change.weights)), [write]
 
-    def _given(self, delta: pa.Table, settled: list[bytes]) -> Net:
+    def _given(self, delta: pa.Table, settled: list[bytes]) -> EncodedRows:
         """The rows that came, but for groups whose rows are settled."""
         live = delta if self.always else delta.filter(delta.column(LIVE))
         if settled:
-            known = pc.is_in(self.kept.groups(live), pa.array(settled, pa.large_binary()))
+            known = pc.is_in(self.kept.encode_groups(live), pa.array(settled, pa.large_binary()))
             live = live.filter(pc.invert(known))
-        return self.kept.net(live.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), live.num_rows)))
+        return self.kept.encode_net(live.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), live.num_rows)))

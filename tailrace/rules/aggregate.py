@@ -24,7 +24,7 @@ from tailrace.codec.rows import RowCodec
 from tailrace.delta import WEIGHT, column, firsts, group_ids, sum_by
 from tailrace.errors import Corrupt
 from tailrace.rules import exact, extremes
-from tailrace.rules.before import Before, located
+from tailrace.rules.before import Before, prefix_shards
 from tailrace.rules.extremes import Values
 from tailrace.rules.moments import Moments, moments
 from tailrace.store.base import Write
@@ -85,7 +85,7 @@ class Accumulate:
         (delta,) = deltas
         group_columns = [normalise(delta.column(column(i))) for i in range(len(self.groups))]
         ids, groups = group_ids(
-            located(delta, self.limit.shorten_part(self._keys.encode(group_columns, delta.num_rows)))
+            prefix_shards(delta, self.limit.shorten_part(self._keys.encode(group_columns, delta.num_rows)))
         )
         codec = RowCodec(self._stored)
         zero = codec.encode(self._zero())[0].as_py()
@@ -149,12 +149,12 @@ class Accumulate:
             columns[f"m{i}"] = self._moments(ids, count, old.column(f"m{i}"), delta.column(f"m{i}"), weights)
         writes = []
         for i, values in enumerate(self.values):
-            moved, write = extremes.move(values, delta.column(f"x{i}"), weights, ids, groups, before)
+            moved, write = extremes.update_values(values, delta.column(f"x{i}"), weights, ids, groups, before)
             writes.append(write)
             columns[f"d{i}"] = pa.array(old.column(f"d{i}").to_numpy() + moved.count)
             for name, last in ((f"lo{i}", False), (f"hi{i}", True)):
                 olds = old.column(name).to_pylist()
-                ends = extremes.new_ends(values, olds, moved, groups, last, before) if values.ends else olds
+                ends = extremes.compute_ends(values, olds, moved, groups, last, before) if values.ends else olds
                 columns[name] = pa.array(ends, pa.large_binary())
         return pa.RecordBatch.from_arrays([columns[f.name] for f in self._stored], schema=self._stored), writes
 

@@ -3,8 +3,8 @@
     key inside a task  =  number of its shard, key inside the shard
 
 A task works for several shards at once. Its rules put the shard's number in front of every key they make
-(`located`), so that they need no loop over shards: `Before` looks each key up where it lives, and
-`spread` takes the writes apart again.
+(`prefix_shards`), so that they need no loop over shards: `Before` looks each key up where it lives, and
+`split_by_shard` takes the writes apart again.
 
 A rule is a pure function of its input and of the shards *before* the epoch. So it does not matter how
 often a task runs, or whether its writes were applied the first time: the shards as they were before the
@@ -43,13 +43,13 @@ class Rule(Protocol):
         """
 
 
-def located(rows: pa.Table, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+def prefix_shards(rows: pa.Table, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     """The keys of these rows, each with the number of its row's shard in front."""
     shards = rows.column(SHARD).to_numpy()
     return arrays.join_cells([arrays.pack_records(shards.astype(">u2")), keys]) if len(keys) else keys
 
 
-def spread(write: Write) -> Iterator[tuple[int, Write]]:
+def split_by_shard(write: Write) -> Iterator[tuple[int, Write]]:
     """The parts of a write by shard."""
     for number, keys, (start, end) in _apart(write.keys):
         values, olds = (None if a is None else a.slice(start, end - start) for a in (write.values, write.olds))
@@ -84,9 +84,9 @@ class Before:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.renew()
+        self.reopen()
 
-    def renew(self) -> None:
+    def reopen(self) -> None:
         """See from now on what others have settled in the meantime."""
         self._open.close()
         self._snapshots.clear()
@@ -101,7 +101,7 @@ class Before:
         """One of the shards by itself."""
         return self._shard(_SHARD.pack(number))
 
-    def settled(self, state: int, keys: Sequence[bytes]) -> list[bytes]:
+    def applied_keys(self, state: int, keys: Sequence[bytes]) -> list[bytes]:
         """Those of the keys for which the epoch is settled: their shard has it already.
 
         A rule whose answer may come out differently when computed again must then give the answer that stands.

@@ -52,7 +52,7 @@ class Values:
 
 
 @dataclass(frozen=True)
-class Moved:
+class ValueChanges:
     """What an epoch does to one column's values: entries that came and went, in order, each with its group's number."""
 
     count: np.ndarray
@@ -82,14 +82,14 @@ class Moved:
         return dict(zip(self.owners[at].tolist(), zip(*columns, strict=True), strict=True))
 
 
-def move(
+def update_values(
     values: Values,
     column: pa.ChunkedArray,
     weights: np.ndarray,
     ids: Indices,
     groups: pa.LargeBinaryArray,
     before: Before,
-) -> tuple[Moved, Write]:
+) -> tuple[ValueChanges, Write]:
     """Change the weights of the values in the delta."""
     there = np.flatnonzero(column.is_valid().to_numpy() & (weights != 0))
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -105,7 +105,7 @@ def move(
     count = np.zeros(len(groups), dtype=np.int64)
     np.add.at(count, owners[came], 1)
     np.subtract.at(count, owners[gone], 1)
-    moved = Moved(count, owners, stored, take_cells(sort_keys, first), keys, came, gone)
+    moved = ValueChanges(count, owners, stored, take_cells(sort_keys, first), keys, came, gone)
     return moved, Write(values.state, keys, news, olds)
 
 
@@ -120,10 +120,10 @@ def _summed(entries: pa.LargeBinaryArray, weights: np.ndarray) -> tuple[np.ndarr
     return at[starts[kept]], changes[kept]
 
 
-def new_ends(
+def compute_ends(
     values: Values,
     olds: list[bytes | None],
-    moved: Moved,
+    moved: ValueChanges,
     groups: pa.LargeBinaryArray,
     last: bool,
     before: Before,

@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from tailrace.delta import WEIGHT, column, group_ids, matches
 from tailrace.plan.nodes import JoinKind
-from tailrace.rules.arranged import Arranged, Net
+from tailrace.rules.arranged import Arranged, EncodedRows
 from tailrace.rules.before import Before
-from tailrace.rules.sink import REPORT, positional
+from tailrace.rules.sink import REPORT, positional_schema
 from tailrace.store.base import Write
 from tailrace.types import Column
 
@@ -43,26 +43,26 @@ class JoinRule:
 
     @cached_property
     def output(self) -> pa.Schema:
-        return positional(self.columns).append(pa.field(WEIGHT, pa.int64()))
+        return positional_schema(self.columns).append(pa.field(WEIGHT, pa.int64()))
 
     def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
         (left, lone_left), (right, lone_right) = self._side(self.left, deltas[0]), self._side(self.right, deltas[1])
-        a, b = self.left.net(left), self.right.net(right)
+        a, b = self.left.encode_net(left), self.right.encode_net(right)
         a_keys, b_keys = self.left.entry_keys(a), self.right.entry_keys(b)
-        writes = [self.left.writes(a, a_keys, before), self.right.writes(b, b_keys, before)]
+        writes = [self.left.make_write(a, a_keys, before), self.right.make_write(b, b_keys, before)]
         outs: list[pa.Table] = []
         if self.kind in ("inner", "left", "right", "full"):
             a_old = self.left.fetch(b.groups.unique().to_pylist(), before)
             b_old = self.right.fetch(a.groups.unique().to_pylist(), before)
             outs += [self.pairs(a, b_old), self.pairs(a_old, b), self.pairs(a, b)]
         if self.kind in ("left", "full", "semi", "anti"):
-            lonely = _Lonely(self.left, self.right, a, b, b_keys, writes[1], before)
-            outs += [self._as_left(t, w) for t, w in lonely.parts(semi=self.kind == "semi")]
+            unmatched = _Unmatched(self.left, self.right, a, b, b_keys, writes[1], before)
+            outs += [self._as_left(t, w) for t, w in unmatched.parts(semi=self.kind == "semi")]
             if self.kind != "semi":
                 outs.append(self._as_left(lone_left.select(self.left.schema.names), lone_left.column(WEIGHT)))
         if self.kind in ("right", "full"):
-            lonely = _Lonely(self.right, self.left, b, a, a_keys, writes[0], before)
-            outs += [self._as_right(t, w) for t, w in lonely.parts(semi=False)]
+            unmatched = _Unmatched(self.right, self.left, b, a, a_keys, writes[0], before)
+            outs += [self._as_right(t, w) for t, w in unmatched.parts(semi=False)]
             outs.append(self._as_right(lone_right.select(self.right.schema.names), lone_right.column(WEIGHT)))
         return pa.concat_tables([o for o in outs if o.num_rows] or [self.output.empty_table()]), writes
 
@@ -74,7 +74,7 @@ class JoinRule:
                 null |= rows.column(column(position)).is_null().to_numpy()
         return (rows, rows.slice(0, 0)) if not null.any() else (rows.filter(~null), rows.filter(null))
 
-    def pairs(self, a: Net, b: Net) -> pa.Table:
+    def pairs(self, a: EncodedRows, b: EncodedRows) -> pa.Table:
         ids, groups = group_ids(pa.concat_arrays([a.groups, b.groups]))
         left, right = matches(ids[: len(a.groups)], ids[len(a.groups) :], len(groups))
         columns = a.table.take(pa.array(left)).columns + b.table.take(pa.array(right)).columns
@@ -115,7 +115,7 @@ class Lookup:
         (delta,) = deltas
         sides = [self.join.left, self.join.right]
         moving, still = reversed(sides) if self.still == "left" else sides
-        changed = moving.net(delta)
+        changed = moving.encode_net(delta)
         old = still.fetch(changed.groups.unique().to_pylist(), before)
         pair = (old, changed) if self.still == "left" else (changed, old)
         return self.join.pairs(*pair), []
@@ -129,19 +129,19 @@ class Arrange:
     output: pa.Schema = REPORT
 
     def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
-        net = self.arranged.net(deltas[0])
-        return None, [self.arranged.writes(net, self.arranged.entry_keys(net), before)]
+        net = self.arranged.encode_net(deltas[0])
+        return None, [self.arranged.make_write(net, self.arranged.entry_keys(net), before)]
 
 
-class _Lonely:
+class _Unmatched:
     """The delta of A's rows that have no match in B."""
 
     def __init__(
         self,
         a_side: Arranged,
         b_side: Arranged,
-        a: Net,
-        b: Net,
+        a: EncodedRows,
+        b: EncodedRows,
         b_keys: pa.LargeBinaryArray,
         b_write: Write,
         before: Before,
@@ -156,8 +156,8 @@ class _Lonely:
             else:
                 there.add(owners[key])
         groups = set(a.groups.to_pylist()) | gone.keys()
-        self._had = {g for g in groups if b_side.survivors(g, set(), before)}
-        self._has = there | {g for g in self._had if b_side.survivors(g, gone.get(g, set()), before)}
+        self._had = {g for g in groups if b_side.has_survivor(g, set(), before)}
+        self._has = there | {g for g in self._had if b_side.has_survivor(g, gone.get(g, set()), before)}
 
     def parts(self, semi: bool) -> list[tuple[pa.Table, pa.Array]]:
         """Rows and weights; with `semi` of A's rows that do have a match instead."""
@@ -168,7 +168,7 @@ class _Lonely:
         listed = self._a.groups.to_pylist()
         lonely_after = [(g in has) == semi for g in listed]
         parts = []
-        # +ΔA_k where the group is lonely after; the old rows of groups that change sides, once each
+        # +ΔA_k where the group is unmatched after; the old rows of groups that change sides, once each
         mask = pa.array(lonely_after, pa.bool_())
         parts.append((self._a.table.filter(mask), pa.array(self._a.weights[np.array(lonely_after, dtype=bool)])))
         for groups, sign in ((appeared, -1), (vanished, 1)):

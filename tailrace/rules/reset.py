@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from tailrace.store.base import ShardSnapshot, Store, Write
 
 
-def instead(snapshot: ShardSnapshot, write: Write) -> Write:
+def replace_contents(snapshot: ShardSnapshot, write: Write) -> Write:
     """The write that leaves a state with these entries and no others."""
     wanted = dict(zip(write.keys.to_pylist(), write.values.to_pylist(), strict=True))
     keys: list[bytes] = []
@@ -34,14 +34,14 @@ def instead(snapshot: ShardSnapshot, write: Write) -> Write:
     return Write.of(write.state, keys, news, olds)
 
 
-def sweep(store: Store, states: Iterable[int], epoch: int, keep: int, term: int) -> None:
+def clear_unwritten_shards(store: Store, states: Iterable[int], epoch: int, keep: int, term: int) -> None:
     """Empty these states in the shards that no row came to: their new contents have nothing there."""
     listed = list(states)
     for index in range(store.shards):
         shard = store.shard(index)
         with shard.at(epoch - 1) as snapshot:
             passed = [s for s in listed if (snapshot.applied(s) or 0) < epoch]
-            writes = [instead(snapshot, Write.of(s, [], [], [])) for s in passed]
+            writes = [replace_contents(snapshot, Write.of(s, [], [], [])) for s in passed]
         writes = [w for w in writes if len(w.keys)]
         if writes:
             shard.apply(epoch, writes, keep, term)

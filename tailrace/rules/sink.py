@@ -25,7 +25,7 @@ from tailrace.codec.sorting import mark_run_starts, order
 from tailrace.codec.weighted import add_weights
 from tailrace.delta import WEIGHT, column, firsts, group_ids, sum_by
 from tailrace.errors import Corrupt
-from tailrace.rules.before import Before, located
+from tailrace.rules.before import Before, prefix_shards
 from tailrace.store.base import Write
 from tailrace.store.key_limit import KeyLimit
 from tailrace.types import Column
@@ -33,7 +33,7 @@ from tailrace.types import Column
 REPORT = pa.schema([pa.field("state", pa.int64()), pa.field("rows", pa.int64())])
 
 
-def positional(columns: tuple[Column, ...]) -> pa.Schema:
+def positional_schema(columns: tuple[Column, ...]) -> pa.Schema:
     return pa.schema([pa.field(column(i), types.arrow(c.type)) for i, c in enumerate(columns)])
 
 
@@ -96,7 +96,7 @@ class Sink:
 
     @cached_property
     def _rows(self) -> RowCodec:
-        return RowCodec(positional(self.columns))
+        return RowCodec(positional_schema(self.columns))
 
     @cached_property
     def _keys(self) -> KeyCodec:
@@ -125,10 +125,10 @@ class Sink:
 
     def _located(self, delta: pa.Table) -> pa.LargeBinaryArray:
         keys = self._keys.encode([delta.column(column(p)) for p in self.key or ()], delta.num_rows)
-        return located(delta, self.limit.shorten(keys))
+        return prefix_shards(delta, self.limit.shorten(keys))
 
     def _bag(self, kept: pa.Table, rows: pa.LargeBinaryArray, weights: np.ndarray, before: Before) -> Write:
-        keys = located(kept, pa.array([digest(r) for r in rows.to_pylist()], pa.large_binary()))
+        keys = prefix_shards(kept, pa.array([digest(r) for r in rows.to_pylist()], pa.large_binary()))
         return weighted_write(self.state, keys, rows, weights, before)
 
 

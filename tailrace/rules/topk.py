@@ -30,9 +30,9 @@ from tailrace.codec.weighted import row_of, weight_of
 from tailrace.delta import WEIGHT, column
 from tailrace.plan.nodes import Order, TopK
 from tailrace.plan.ties import ties
-from tailrace.rules.arranged import Arranged, Net
+from tailrace.rules.arranged import Arranged, EncodedRows
 from tailrace.rules.before import Before
-from tailrace.rules.sink import positional
+from tailrace.rules.sink import positional_schema
 from tailrace.store.base import Write
 from tailrace.store.key_limit import KeyLimit
 from tailrace.types import Column
@@ -69,7 +69,7 @@ class Ordered(Arranged):
             return keys
         return join_cells([keys, pa.array([digest(r) for r in rows.to_pylist()], pa.large_binary())])
 
-    def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
+    def entry_keys(self, net: EncodedRows) -> pa.LargeBinaryArray:
         return join_cells([net.groups, self.limit.shorten_part(self.sort_keys(net.table, net.rows))])
 
     def entries(self, group: bytes, changed: dict[bytes, bytes | None], before: Before, ahead: int) -> Iterator[Entry]:
@@ -127,13 +127,13 @@ class First:
 
     @cached_property
     def output(self) -> pa.Schema:
-        return positional(self.columns).append(pa.field(WEIGHT, pa.int64()))
+        return positional_schema(self.columns).append(pa.field(WEIGHT, pa.int64()))
 
     def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
         (delta,) = deltas
-        net = self.input.net(delta)
+        net = self.input.encode_net(delta)
         keys = self.input.entry_keys(net)
-        write = self.input.writes(net, keys, before)
+        write = self.input.make_write(net, keys, before)
         news = dict(zip(write.keys.to_pylist(), write.values.to_pylist(), strict=True))
         touched: dict[bytes, dict[bytes, bytes | None]] = defaultdict(dict)
         for key, group in zip(keys.to_pylist(), net.groups.to_pylist(), strict=True):

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tailrace.errors import EpochFailed, StoreFull
-from tailrace.sent_errors import received
+from tailrace.sent_errors import receive_error
 
 # What a job of Spark's may raise; the second for its own mistakes (a ClassCastException in the optimizer) and for
 # processes that it lost, the third when there is no JVM any more.
@@ -25,7 +25,7 @@ _CLASS = re.compile(r"^[\w.$]+(?:Exception|Error): ")
 
 def reason(error: Exception) -> str:
     """The first sentence of what Spark says, without its query context; of a failed task, what it raised."""
-    if (sent := received(error)) is not None:
+    if (sent := receive_error(error)) is not None:
         return str(sent)
     lines = str(error).strip().split("\n")
     if "exception was thrown from the Python worker" in lines[0]:
@@ -43,7 +43,7 @@ CANCELLED = "SPARK_JOB_CANCELLED"
 def epoch_failed(epoch: int, error: Exception, note: str = "{}") -> EpochFailed:
     """The error of an epoch whose job failed. Its `cause` is what a task raised, if that was an error of Tailrace's."""
     cancelled = condition_of(error) == CANCELLED
-    return EpochFailed(epoch=epoch, reason=note.format(reason(error)), cause=received(error), cancelled=cancelled)
+    return EpochFailed(epoch=epoch, reason=note.format(reason(error)), cause=receive_error(error), cancelled=cancelled)
 
 
 def condition_of(error: Exception) -> str | None:

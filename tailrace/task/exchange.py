@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.delta import SHARD
-from tailrace.task.program import Linear, Tables, Task, sharded
+from tailrace.task.program import Linear, Tables, Task, add_shards
 
 PACKED = "_packed"
 PACKED_FIELDS = ((SHARD, "int"), (PACKED, "binary"))  # what travels: a shard of the task it is for, and a batch
@@ -40,7 +40,7 @@ class Pack(Linear):
         if rows is None or not rows.num_rows:
             return None
         rows = rows.select(self.schema.names).cast(self.schema)  # the other side reads bytes, and trusts the schema
-        rows = sharded(rows, self.by, self.shards)
+        rows = add_shards(rows, self.by, self.shards)
         tasks = (rows.column(SHARD).to_numpy() % self.tasks).astype(np.uint16)
         rows = rows.take(pa.array(np.argsort(tasks, kind="stable")))
         sizes = np.bincount(tasks, minlength=self.tasks)

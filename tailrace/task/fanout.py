@@ -22,7 +22,7 @@ from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.rules.arrow import compiled
 from tailrace.rules.arrow.compiled import Expression
 from tailrace.rules.sink import REPORT, Sink
-from tailrace.task.program import Tables, Task, sharded
+from tailrace.task.program import Tables, Task, add_shards
 
 MANY = 4  # views from which on it pays to encode rows that none of them may want
 
@@ -46,7 +46,7 @@ class FanOut:
             return None
         names = [column(i) for i in range(len(self.items))]
         shown = pa.Table.from_arrays([*(rows.column(n) for n in self.items), rows.column(WEIGHT)], [*names, WEIGHT])
-        placed = sharded(shown, [names[p] for p in self.place], self.shards).combine_chunks()
+        placed = add_shards(shown, [names[p] for p in self.place], self.shards).combine_chunks()
         candidates = self.sink.sorted(placed)
         (batch,) = rows.take(pa.array(candidates.at)).combine_chunks().to_batches()
         writes = [candidates.write(state, _meeting(conditions, batch)) for state, conditions in self.views]
@@ -78,7 +78,7 @@ class Selection:
         return self.scan.fingerprint, self.items, plan.key, tuple(c.type for c in plan.columns), plan.place
 
 
-def alike(views: Sequence[ViewSink], *, anywhere: bool) -> list[list[Selection]]:
+def group_selections(views: Sequence[ViewSink], *, anywhere: bool) -> list[list[Selection]]:
     """Those of the views that are selections of one table, many each that differ in their conditions only.
 
     Their rows must stay where they are; with `anywhere` all rows are in one task.

@@ -25,12 +25,12 @@ from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.delta import SHARD, WEIGHT
 from tailrace.rules.arrow.compiled import Expression
-from tailrace.rules.before import Before, Rule, spread
-from tailrace.rules.reset import instead
-from tailrace.sent_errors import sending
+from tailrace.rules.before import Before, Rule, split_by_shard
+from tailrace.rules.reset import replace_contents
+from tailrace.sent_errors import send_errors
 from tailrace.store.base import Store, Write
 from tailrace.store.reference import StoreRef
-from tailrace.task.assignment import Assignment, Handed
+from tailrace.task.assignment import Assignment, AssignmentSource
 from tailrace.task.log_reader import read_delta
 from tailrace.task.totals import Totals
 
@@ -58,7 +58,7 @@ class Task:
             if len(write.keys) and write.state not in self.work.fixed:
                 self.writes.setdefault(write.state, write)
 
-    def settle(self, writes: Sequence[Write], shards: Sequence[int]) -> bool:
+    def apply_now(self, writes: Sequence[Write], shards: Sequence[int]) -> bool:
         """Apply writes now, in each of these shards if only to say that nothing changes; False if any had the epoch."""
         return all(self.apply(self.parts([w for w in writes if w.state not in self.work.fixed], shards)))
 
@@ -67,9 +67,9 @@ class Task:
         parts: dict[int, list[Write]] = {}
         for write in writes:
             nothing = Write.of(write.state, [], [], [])
-            for shard, part in {**dict.fromkeys(shards, nothing), **dict(spread(write))}.items():
+            for shard, part in {**dict.fromkeys(shards, nothing), **dict(split_by_shard(write))}.items():
                 if self.work.reset:
-                    part = instead(self.before.shard(shard), part)
+                    part = replace_contents(self.before.shard(shard), part)
                 elif self.work.blank:
                     part = replace(part, olds=None)
                 parts.setdefault(shard, []).append(part)
@@ -214,7 +214,7 @@ class Keep:
             rows = rows.select(wanted.names).cast(wanted)
         if SHARD in rows.column_names:
             return rows.combine_chunks()
-        return sharded(rows, self.by[number], self.shards).combine_chunks()
+        return add_shards(rows, self.by[number], self.shards).combine_chunks()
 
 
 @dataclass(frozen=True)
@@ -228,8 +228,8 @@ class Settle(Keep):
     def _step(self, deltas: Sequence[pa.Table], task: Task) -> pa.Table | None:
         out, writes = self.rule.step(deltas, task.before)
         shards = sorted({shard for delta in deltas for shard in delta.column(SHARD).unique().to_pylist()})
-        if not task.settle(writes, shards):
-            task.before.renew()
+        if not task.apply_now(writes, shards):
+            task.before.reopen()
             out, _ = self.rule.step(deltas, task.before)
         return out
 
@@ -296,7 +296,7 @@ class Program:
         return fed
 
 
-def sharded(rows: pa.Table, by: Sequence[str], shards: int) -> pa.Table:
+def add_shards(rows: pa.Table, by: Sequence[str], shards: int) -> pa.Table:
     """Rows with the shard that each belongs to by its values in some columns."""
     return rows.append_column(SHARD, pa.array(hash_buckets([rows.column(n) for n in by], shards, rows.num_rows)))
 
@@ -307,15 +307,15 @@ def fed_name(number: int, name: str) -> str:
 
 
 def run(
-    batches: Iterator[pa.RecordBatch], program: Program, store: StoreRef, nodes: int, handed: Handed
+    batches: Iterator[pa.RecordBatch], program: Program, store: StoreRef, nodes: int, handed: AssignmentSource
 ) -> Iterator[pa.RecordBatch]:
     """A task whose rows come from Spark; what else it reads, it reads of all nodes."""
-    return sending(lambda: program.run(store.open(), handed.take(), range(nodes), list(batches)))
+    return send_errors(lambda: program.run(store.open(), handed.take(), range(nodes), list(batches)))
 
 
-def read(program: Program, store: StoreRef, nodes: Sequence[int], handed: Handed) -> Iterator[pa.RecordBatch]:
+def read(program: Program, store: StoreRef, nodes: Sequence[int], handed: AssignmentSource) -> Iterator[pa.RecordBatch]:
     """A task that reads all its rows itself."""
-    return sending(lambda: program.run(store.open(), handed.take(), nodes, ()))
+    return send_errors(lambda: program.run(store.open(), handed.take(), nodes, ()))
 
 
 def _with_weights(rows: pa.Table) -> pa.Table:

@@ -40,12 +40,6 @@ class Totals:
     def _names(self) -> list[str]:
         return [column(i) for i in range(len(self.groups))]
 
-    def ddl(self, kinds: list[str]) -> str:
-        """The schema of what comes out, given the types of what is read."""
-        groups = [f"{n} {kinds[p]}" for n, p in zip(self._names, self.groups, strict=True)]
-        sums = [f"s{i} {t.type}" for i, t in enumerate(self.sums)]
-        return ", ".join([*groups, *sums, f"{WEIGHT} bigint"])
-
     def over(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # of no rows Arrow's sums without groups are one row of NULLs
         parts = [self._grouped(self._contributions(batch)) for batch in batches if batch.num_rows]

@@ -117,10 +117,10 @@ def test_damaged_accumulators_and_values(data: st.DataObject) -> None:
 def test_a_damaged_arrangement(key: tuple[int, ...] | None, data: st.DataObject) -> None:
     arranged = Arranged(3, (Column("id", "bigint"), Column("name", "string")), key, (1,), KEY_LIMIT)
     rows = pa.table({"_0": [1, 2], "_1": ["a", "b"], "_weight": pa.array([1, 1], pa.int64()), "_shard": [0, 0]})
-    net = arranged.net(rows)
+    net = arranged.encode_net(rows)
     keys = arranged.entry_keys(net)
-    write = arranged.writes(net, keys, Held({}))
+    write = arranged.make_write(net, keys, Held({}))
     valid = write.values.to_pylist()
     held = Held({3: [(k, data.draw(damaged(valid))) for k in keys.to_pylist()]})
     survives(lambda: arranged.fetch(net.groups.to_pylist(), held))
-    survives(lambda: arranged.writes(net, keys, held))
+    survives(lambda: arranged.make_write(net, keys, held))

@@ -13,8 +13,8 @@ import pytest
 
 from tailrace.delta import SHARD, WEIGHT
 from tailrace.plan.nodes import Order, Scan, TopK
-from tailrace.rules.before import Before, spread
-from tailrace.rules.sink import positional
+from tailrace.rules.before import Before, split_by_shard
+from tailrace.rules.sink import positional_schema
 from tailrace.rules.topk import First
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import KEY_LIMIT, LmdbStore
@@ -52,7 +52,7 @@ class Shard:
     def step(self, changes: list[tuple[Row, int]]) -> None:
         """An epoch, done twice, as after a crash: the second time gives the same and writes nothing."""
         self.epoch += 1
-        schema = positional(COLUMNS).append(pa.field(WEIGHT, pa.int64()))
+        schema = positional_schema(COLUMNS).append(pa.field(WEIGHT, pa.int64()))
         columns = list(zip(*((*row, weight) for row, weight in changes), strict=True)) or [()] * len(schema)
         delta = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
         delta = delta.append_column(SHARD, pa.array([0] * delta.num_rows, pa.int32()))
@@ -60,7 +60,7 @@ class Shard:
         for _ in range(2):
             with Counted(self.store, self.epoch) as before:
                 out, writes = self.rule.step([delta], before)
-            parts = [part for write in writes for _, part in spread(write)]
+            parts = [part for write in writes for _, part in split_by_shard(write)]
             self.store.shard(0).apply(self.epoch, parts, self.epoch - 1)
             assert out is not None
             outs.append(Counter({tuple(r.values())[:-1]: r[WEIGHT] for r in out.to_pylist()}))

@@ -113,10 +113,6 @@ class Zone:
     number: int
     first: Node
 
-    @property
-    def is_source(self) -> bool:
-        return isinstance(self.first, Scan)
-
 
 def zones(root: Node) -> dict[str, Zone]:
     """The zone of each node of a plan, by the node's fingerprint, numbered in the order of the work."""
