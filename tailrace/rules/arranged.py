@@ -1,9 +1,9 @@
-"""Arrangements of rows: a relation in a shard, sorted by chosen columns.
+"""Arrangements of rows: a relation stored in shards, sorted by chosen columns.
 
     group (the chosen columns), row identity  →  weight, row
 
-The identity is the relation's own key where it has one, else a digest of the row. All rows of a group
-stand together, so that a join or an aggregate reads them with one seek.
+The identity is the relation's key if it has one, else a digest of the row. The rows of a group are adjacent, so a
+join or an aggregate reads them with one seek.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tailrace.types import Column
 
 @dataclass(frozen=True)
 class Arranged:
-    """One arrangement of a relation with these columns, sorted by the columns at `by`."""
+    """One arrangement of a relation with these columns, sorted by the columns at positions `by`."""
 
     state: int
     columns: tuple[Column, ...]
@@ -52,21 +52,21 @@ class Arranged:
 
     @cached_property
     def _rest(self) -> tuple[int, ...] | None:
-        """Key columns that the group does not say already; None without a key."""
+        """Key columns that are not group columns; None if the relation has no key."""
         return None if self.key is None else tuple(p for p in self.key if p not in self.by)
 
     @property
     def is_unique(self) -> bool:
-        """Whether a group has one row at most, so that a lookup is a get and not a scan."""
+        """Whether a group has at most one row. Then a lookup is a get, not a scan."""
         return self._rest == ()
 
     def encode_groups(self, table: pa.Table) -> pa.LargeBinaryArray:
-        """The group of each row, as the arrangement sorts it."""
+        """The encoded group of each row, as used in entry keys."""
         keys = self._groups.encode([table.column(column(p)) for p in self.by], table.num_rows)
         return prefix_shards(table, self.limit.shorten_part(keys))
 
     def encode_net(self, delta: pa.Table) -> EncodedRows:
-        """The delta with what cancels out left away: all that the arrangement has to do with."""
+        """Encodes the net delta: rows whose weights cancel out are dropped."""
         table, weights = delta.select(self.schema.names), delta.column(WEIGHT).to_numpy()
         whole = EncodedRows(table, self._rows.encode(table), weights, self.encode_groups(delta))
         if self.key is None:
@@ -77,7 +77,7 @@ class Arranged:
         return EncodedRows(table.take(pa.array(picked)), rows, weights, groups)
 
     def entry_keys(self, net: EncodedRows) -> pa.LargeBinaryArray:
-        """Where each row stands: its group, then its identity."""
+        """The key of each row's entry: its group, then its identity."""
         if self._rest is None:
             identities = pa.array([digest(r) for r in net.rows.to_pylist()], pa.large_binary())
         else:
@@ -87,30 +87,31 @@ class Arranged:
         return join_cells([net.groups, identities])
 
     def make_write(self, net: EncodedRows, keys: pa.LargeBinaryArray, before: Before) -> Write:
-        """What the entries of the delta's rows become."""
+        """The write that adds a net delta to the arrangement; `keys` are its entry keys."""
         if self.key is None:
             return weighted_write(self.state, keys, net.rows, net.weights, before)
         at, fresh = order(keys)
         return keyed_write(self.state, keys, join_cells([ONE, net.rows]), Keyed(at, net.weights[at], fresh))
 
     def fetch(self, groups: list[bytes], before: Before) -> EncodedRows:
-        """All rows of these groups as they were before the epoch."""
+        """All rows of these groups, as of before the epoch."""
         if self.is_unique:
-            got = before.get_many(self.state, groups)
-            owners, found = pa.array(list(got.keys()), pa.large_binary()), list(got.values())
+            value_by_group = before.get_many(self.state, groups)
+            row_groups = pa.array(list(value_by_group.keys()), pa.large_binary())
+            stored = list(value_by_group.values())
         else:
-            there = list(before.under(self.state, sorted(groups)))
-            found = [value for _, values in there for value in values]
-            counts = np.array([len(values) for _, values in there], np.int64)
-            names = pa.array([group for group, _ in there], pa.large_binary())
-            owners = take_cells(names, np.repeat(np.arange(len(there)), counts))
-        entries = pa.array(found, pa.large_binary())
+            runs = list(before.under(self.state, sorted(groups)))
+            stored = [value for _, values in runs for value in values]
+            sizes = np.array([len(values) for _, values in runs], np.int64)
+            run_groups = pa.array([group for group, _ in runs], pa.large_binary())
+            row_groups = take_cells(run_groups, np.repeat(np.arange(len(runs)), sizes))
+        entries = pa.array(stored, pa.large_binary())
         weights, rows = weights_of(entries), drop_prefix(entries, WIDTH)
         table = pa.Table.from_batches([self._rows.decode(rows)])
-        return EncodedRows(table, rows, weights, owners)
+        return EncodedRows(table, rows, weights, row_groups)
 
     def difference(self, new: EncodedRows, old: EncodedRows) -> EncodedRows:
-        """The rows of one that are not in the other, as multisets: those that came, and less those that went."""
+        """The delta `new - old`, as multisets."""
         rows = pa.concat_arrays([new.rows, old.rows])
         weights = np.concatenate((new.weights, -old.weights))
         picked, changes = net_rows(rows, weights)
@@ -119,13 +120,13 @@ class Arranged:
         return EncodedRows(table, rows, changes, pa.concat_arrays([new.groups, old.groups]).take(pa.array(picked)))
 
     def has_survivor(self, group: bytes, gone: set[bytes], before: Before) -> bool:
-        """Whether the group had a row before the epoch whose key is not among `gone`: stops at the first."""
+        """Whether the group had an entry before the epoch whose key is not in `gone`. Reads up to the first one."""
         return any(key not in gone for key, _ in before.scan(self.state, *prefix_range(group), ahead=2))
 
 
 @dataclass(frozen=True)
 class EncodedRows:
-    """Rows of a relation with their encoded rows, weights and groups."""
+    """Rows of a relation, with the encoded row, the weight and the encoded group of each."""
 
     table: pa.Table
     rows: pa.LargeBinaryArray
