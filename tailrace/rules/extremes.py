@@ -30,7 +30,7 @@ from tailrace.store.key_limit import KeyLimit
 
 @dataclass(frozen=True)
 class Values:
-    """The arrangement of one column's values. `ends`: whether MIN or MAX is asked for."""
+    """The arrangement of one column's values. `ends`: whether a call needs MIN or MAX."""
 
     state: int
     type: str

@@ -5,8 +5,8 @@
 
 A hop between Spark and Python costs more than most operators do on a small delta. So one task does as much as
 possible: it reads the log, evaluates expressions and maintains states. Spark runs an operator itself only if an
-expression needs Spark or if rows must go to another task. Each shard gets all its writes in one transaction. The
-exception are answers that may differ when recomputed: `Settle` writes them earlier.
+expression needs Spark or if rows must go to another task. Each shard gets all its writes in one transaction, except
+answers that may differ when recomputed: `Settle` writes those earlier.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Task:
 
 
 class Operator(Protocol):
-    """Makes a table from tables. None stands for a delta without rows."""
+    """Makes a table from tables. None is a delta without rows."""
 
     def run(self, inputs: Tables, task: Task) -> pa.Table | None: ...
 
@@ -213,7 +213,7 @@ class Keep:
         schema = self.inputs[number]
         if rows is None:
             rows = schema.empty_table()
-        elif rows.schema != schema:  # Spark may declare elements of nested values as nullable or not
+        elif rows.schema != schema:  # Spark declares the nullability of nested elements differently
             rows = rows.select(schema.names).cast(schema)
         if SHARD in rows.column_names:
             return rows.combine_chunks()
