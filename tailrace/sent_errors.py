@@ -1,6 +1,6 @@
-"""Errors of tasks as data: a task sends its error as one line of JSON, and the driver makes the same error of it again.
+"""Sends errors from Spark tasks to the driver: a task encodes its error as a line of JSON, the driver decodes it.
 
-Spark passes on nothing of a Python exception but its text, so the text is the envelope.
+Spark transmits only the text of a Python exception, so the JSON is part of the text.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ class _Sent(msgspec.Struct, frozen=True):
 
 
 class SentError(Exception):
-    """An error on its way from a task to the driver."""
+    """An error with a TailraceError encoded in its text."""
 
     def __init__(self, error: TailraceError) -> None:
         sent = _Sent(type(error).__name__, error.data)
         super().__init__(f"tailrace-error {msgspec.json.encode(sent, enc_hook=str).decode()}")
 
 
-def sending(batches: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """The batches of a task; an error of Tailrace that they raise is sent as data."""
+def send_errors(batches: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Yields the batches of a task; turns a TailraceError into a SentError."""
     try:
         yield from batches()
     except TailraceError as error:
         raise SentError(error) from None
 
 
-def received(failure: Exception) -> TailraceError | None:
-    """The error that a task of a failed job has sent, if any."""
+def receive_error(failure: Exception) -> TailraceError | None:
+    """The error that a task sent, decoded from the exception of the failed Spark job; None if it contains none."""
     envelope = _ENVELOPE.search(str(failure))
     if envelope is None:
         return None

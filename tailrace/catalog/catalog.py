@@ -28,7 +28,7 @@ from tailrace.catalog.construction import BUILDS, DROPPING, LOADED, BuildDocumen
 from tailrace.catalog.definition import TABLES, VIEWS, ViewDef, table_document, table_of, view_document, view_of
 from tailrace.codec.schema import TableDef
 from tailrace.errors import InUse, UnknownName
-from tailrace.plan.binding import Query
+from tailrace.plan.binding import BoundQuery
 from tailrace.store.base import Store
 from tailrace.store.commits import committed
 from tailrace.store.documents import Count, Document, Kind, Number
@@ -190,13 +190,13 @@ class Catalog:
         self._refuse_if_used(table.name)
         self._change({TABLES.at(table.name): None, EMPTYING.name: [*(self._store.document(EMPTYING) or ()), table.id]})
 
-    def query(self, view: ViewDef, others: Sequence[ViewDef] = ()) -> Query:
+    def query(self, view: ViewDef, others: Sequence[ViewDef] = ()) -> BoundQuery:
         """The view's SQL, down to the tables; views in `others` go before those of the catalog."""
         known = ChainMap({v.name: v for v in others}, self.views)
-        reads: list[tuple[str, TableDef | Query]] = []
+        reads: list[tuple[str, TableDef | BoundQuery]] = []
         for name in view.uses:
             reads.append((name, self.query(known[name], others) if name in known else self.tables[name]))
-        return Query(view.sql, tuple(reads))
+        return BoundQuery(view.sql, tuple(reads))
 
     # building
 

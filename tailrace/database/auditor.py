@@ -21,7 +21,7 @@ from tailrace.database.progress import Step
 from tailrace.epochs.expected import ExpectedStates
 from tailrace.epochs.maintained import Maintained, maintained, sinks
 from tailrace.errors import EpochFailed
-from tailrace.plan.binding import Query
+from tailrace.plan.binding import BoundQuery
 from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.spark.failures import FAILURES, reason
 from tailrace.spark.session import session
@@ -44,7 +44,7 @@ class Subject:
     """What is audited, all of one version of the catalog."""
 
     views: Sequence[ViewDef]
-    queries: Sequence[Query]
+    queries: Sequence[BoundQuery]
     wanted: Maintained
     states: Mapping[int, State]
 
@@ -97,7 +97,7 @@ class Auditor:
             if self._catalog.version == version:
                 return subject
 
-    def _rows(self, view: ViewDef, query: Query, pin: Pin, picked: Picked) -> tuple[int, Sequence[Finding]]:
+    def _rows(self, view: ViewDef, query: BoundQuery, pin: Pin, picked: Picked) -> tuple[int, Sequence[Finding]]:
         try:
             compared = audit_rows(session(self._spark()), self._store, view, query, pin, picked)
             return compared.rows, compared.findings

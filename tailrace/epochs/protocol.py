@@ -31,7 +31,7 @@ from tailrace.plan.physical.estimate import OVERHEAD
 from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.plan.physical.sizing import SMALL, fits_one_task
 from tailrace.plan.policy import Way
-from tailrace.rules.reset import sweep
+from tailrace.rules.reset import clear_unwritten_shards
 from tailrace.spark.compile import Compiler
 from tailrace.spark.failures import FAILURES, epoch_failed, is_hopeless, is_outside
 from tailrace.spark.session import running, session
@@ -41,7 +41,7 @@ from tailrace.store.commits import COMMITTED, Committed, committed
 from tailrace.store.locks import Tenure
 from tailrace.store.parts import Part, next_chunk
 from tailrace.store.pins import oldest_pinned
-from tailrace.task.assignment import Assignment, Handed
+from tailrace.task.assignment import Assignment, AssignmentSource
 
 __all__ = ["Epoch", "Epochs", "Maintained"]
 
@@ -265,7 +265,9 @@ class Epochs:
         for view in queries:
             rows += self._store_query(work, view, self._counted(maintained, view.tables))
         views = [*(v.state for v in planned), *(v.state for v in queries)]
-        sweep(self._store, [*views, *maintained.states_of(planned) - others], work.epoch, work.keep, work.term)
+        clear_unwritten_shards(
+            self._store, [*views, *maintained.states_of(planned) - others], work.epoch, work.keep, work.term
+        )
         return rows
 
     def _size(self, maintained: Maintained) -> int:
@@ -327,7 +329,7 @@ class Epochs:
 
     def _frame(
         self,
-        handed: Handed,
+        handed: AssignmentSource,
         blank: bool,
         maintained: Maintained,
         touched: frozenset[int] | None,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.delta import SHARD, WEIGHT, column, delta_fields
-from tailrace.plan.binding import Query
+from tailrace.plan.binding import BoundQuery
 from tailrace.plan.nodes import Key
 from tailrace.plan.physical.estimate import OVERHEAD, estimate
 from tailrace.plan.physical.physical_plan import ViewSink
@@ -37,7 +37,7 @@ class Chosen:
     name: str
     state: int
     tables: frozenset[int]
-    query: Query
+    query: BoundQuery
     columns: tuple[Column, ...]
     key: Key | None
     place: tuple[int, ...]

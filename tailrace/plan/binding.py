@@ -1,4 +1,4 @@
-"""A view's SQL, run by Spark as it stands over the tables at a cut."""
+"""A view's SQL with its table and view names resolved, so that Spark can run it over the tables at a cut."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from tailrace.codec.schema import TableDef
 
 
 @dataclass(frozen=True)
-class Query:
-    """SQL, and what its names stand for: tables, and views whose own SQL takes their place."""
+class BoundQuery:
+    """SQL, and the table or view that each name in it refers to. A view is given by its own query."""
 
     sql: str
-    reads: tuple[tuple[str, TableDef | Query], ...]
+    reads: tuple[tuple[str, TableDef | BoundQuery], ...]
 
     @property
     def tables(self) -> dict[int, TableDef]:
-        """All tables under it, by id."""
-        found: dict[int, TableDef] = {}
+        """All tables that it reads, directly or through views, by id."""
+        tables: dict[int, TableDef] = {}
         for _, source in self.reads:
-            found.update(source.tables if isinstance(source, Query) else {source.id: source})
-        return found
+            tables.update(source.tables if isinstance(source, BoundQuery) else {source.id: source})
+        return tables

@@ -1,10 +1,10 @@
-"""The plan: immutable nodes, each a relation and the operator that makes it.
+"""The nodes of a plan: immutable operators, each of which defines a relation.
 
-Columns are known by position. Inside an expression, column `i` of the node's input is written `_i`;
-expressions are Spark SQL text over those names. So two views that say the same under other aliases
-have equal nodes, and equal nodes have equal fingerprints: that is all that sharing needs.
+Columns are identified by position. Expressions are Spark SQL text, in which `_i` is column `i` of the node's input. So
+equal queries with different aliases have equal nodes, and equal nodes have equal fingerprints: views share states by
+fingerprint.
 
-`key` is a set of output positions that is unique in the relation (None: the relation is a bag).
+`key` are output positions whose values are unique in the relation (None: the relation is a bag).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Order = tuple[tuple[int, bool, bool], ...]  # position, ascending, NULLs first
 
 
 class PlanError(TailraceError):
-    """A node that contradicts itself: a fault of Tailrace, not of the user's SQL."""
+    """An inconsistent node: a bug in Tailrace, not in the user's SQL."""
 
     template = "inconsistent plan: {message}"
 
 
 @dataclass(frozen=True)
 class Node:
-    """A relation. Subclasses give `inputs`, `columns` and `key`."""
+    """A relation. Subclasses define `columns`, `key` and `_identity`."""
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -50,14 +50,16 @@ class Node:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal for equal relations whatever their columns and aliases are called."""
+        """Equal for equal relations; independent of column names and aliases."""
         parts = [type(self).__name__, self._identity(), *(i.fingerprint for i in self.inputs)]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]
 
     def _identity(self) -> list[Any]:
+        """The parameters that, with the inputs, determine the relation."""
         raise NotImplementedError
 
     def _require(self, positions: tuple[int, ...], of: Node) -> None:
+        """Raises PlanError unless all positions exist in `of`."""
         if any(not 0 <= p < len(of.columns) for p in positions):
             raise PlanError(message=f"{type(self).__name__} refers to {positions} of {len(of.columns)} columns")
 
@@ -67,9 +69,9 @@ _INPUT = {"input": True}
 
 @dataclass(frozen=True)
 class Scan(Node):
-    """Columns of a base table; `positions` are those of the table that are read.
+    """The columns of a table at `positions`.
 
-    `colocated`: the store places rows on nodes by the hash of their primary key, as shards are placed.
+    `colocated`: the store assigns rows to nodes by the hash of their primary key, which also assigns shards.
     """
 
     table: str
@@ -85,7 +87,7 @@ class Scan(Node):
 
     @cached_property
     def key(self) -> Key | None:
-        return _mapped(self.table_key, {p: i for i, p in reversed(list(enumerate(self.positions)))})
+        return _map_key(self.table_key, {p: i for i, p in reversed(list(enumerate(self.positions)))})
 
     def _identity(self) -> list[Any]:
         return [self.table_id, self.positions]
@@ -93,7 +95,7 @@ class Scan(Node):
 
 @dataclass(frozen=True)
 class OneRow(Node):
-    """One row without columns: what constants are computed from. It never changes."""
+    """One row without columns: the input of constant relations. It never changes."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -109,7 +111,7 @@ class OneRow(Node):
 
 @dataclass(frozen=True)
 class Filter(Node):
-    """Rows for which `condition` is true."""
+    """The rows for which `condition` is true."""
 
     input: Node = field(metadata=_INPUT)
     condition: str
@@ -128,7 +130,7 @@ class Filter(Node):
 
 @dataclass(frozen=True)
 class Project(Node):
-    """One expression over the input's row for each output column."""
+    """Computes each output column by an expression over the input row."""
 
     input: Node = field(metadata=_INPUT)
     expressions: tuple[str, ...]
@@ -136,7 +138,7 @@ class Project(Node):
 
     def __post_init__(self) -> None:
         if len(self.expressions) != len(self.output):
-            raise PlanError(message="a projection needs a name and type for each expression")
+            raise PlanError(message="a projection needs one output column for each expression")
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -151,7 +153,7 @@ class Project(Node):
             source = column_of(expression)
             if source is not None:
                 kept.setdefault(source, position)
-        return _mapped(self.input.key, kept)
+        return _map_key(self.input.key, kept)
 
     def _identity(self) -> list[Any]:
         return [self.expressions, [c.type for c in self.output]]
@@ -159,10 +161,10 @@ class Project(Node):
 
 @dataclass(frozen=True)
 class Generate(Node):
-    """Each input row beside every row that `generator` (explode, inline, stack, ...) makes of it.
+    """Each input row combined with every row that `generator` (explode, inline, stack, ...) makes from it.
 
-    `output` are the generated columns. `unique` are positions among these that tell the rows made of one input
-    row apart (None: there may be equal ones).
+    `output` are the generated columns. `unique` are positions in `output` that distinguish the rows generated from one
+    input row (None: there may be duplicates).
     """
 
     input: Node = field(metadata=_INPUT)
@@ -186,11 +188,11 @@ class Generate(Node):
 
 @dataclass(frozen=True)
 class Join(Node):
-    """Rows of both sides whose `left_on` and `right_on` columns are equal, and what `kind` adds.
+    """Pairs of rows whose `left_on` and `right_on` columns are equal; outer, semi and anti joins by `kind`.
 
-    With no columns to be equal it is the cross product. `null_safe[i]` makes the i-th equality `<=>`.
-    A semi or anti join has the left side's columns only. `condition` is what a pair must fulfil besides, over the
-    columns of both sides; an inner join has a Filter instead (see `physical/lower.py` for how it is maintained).
+    Without join columns it is the cross product. `null_safe[i]` makes the i-th equality `<=>`. A semi or anti join has
+    only the columns of the left side. `condition` is a further predicate over the columns of both sides, resolved by
+    `physical/lower.py`. An inner join has none: a Filter above it does the same.
     """
 
     left: Node = field(metadata=_INPUT)
@@ -203,11 +205,11 @@ class Join(Node):
 
     def __post_init__(self) -> None:
         if self.condition is not None and self.kind == "inner":
-            raise PlanError(message="an inner join has no condition but its keys")
+            raise PlanError(message="an inner join must not have a condition")
         self._require(self.left_on, self.left)
         self._require(self.right_on, self.right)
         if not len(self.left_on) == len(self.right_on) == len(self.null_safe):
-            raise PlanError(message="join keys of different length")
+            raise PlanError(message="the join keys have different lengths")
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -227,7 +229,7 @@ class Join(Node):
         if self.kind in ("inner", "right") and set(left) <= set(self.left_on):
             return tuple(len(self.left.columns) + p for p in right)
         if self.kind == "full" and not (_never_null(self.left) or _never_null(self.right)):
-            return None  # an unmatched row of either side could be all NULL in both keys
+            return None  # an unmatched row could be NULL in all columns of both keys
         return left + tuple(len(self.left.columns) + p for p in right)
 
     def _identity(self) -> list[Any]:
@@ -237,9 +239,9 @@ class Join(Node):
 
 @dataclass(frozen=True)
 class Call:
-    """One aggregate: Spark's function over input positions, and the type Spark gives it.
+    """One call of an aggregate function over input positions, and its type in Spark.
 
-    `sql` is the whole call over `_i` names, as Spark runs it: `SUM(_3)`, `COUNT(DISTINCT _1)`, `COUNT(*)`.
+    `sql` is the whole call over `_i` names: `SUM(_3)`, `COUNT(DISTINCT _1)`, `COUNT(*)`.
     """
 
     function: str
@@ -251,9 +253,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Aggregate(Node):
-    """One row per distinct value of the `groups` columns (one row in all, always, when there are none).
+    """One row per distinct value of the `groups` columns; always exactly one row if `groups` is empty.
 
-    Output: the group columns, then one column per call. No calls at all is SELECT DISTINCT.
+    Output: the group columns, then one column per call. Without calls it is SELECT DISTINCT.
     """
 
     input: Node = field(metadata=_INPUT)
@@ -280,9 +282,9 @@ class Aggregate(Node):
 
 @dataclass(frozen=True)
 class UnionAll(Node):
-    """The rows of all branches, duplicates kept. Branches have the same types.
+    """The rows of all branches, with duplicates. All branches have the same types.
 
-    `unique` is a key that whoever made the branches knows of.
+    `unique` is the key of the union, given by the code that makes the branches; it cannot be derived from them.
     """
 
     branches: tuple[Node, ...]
@@ -290,7 +292,7 @@ class UnionAll(Node):
 
     def __post_init__(self) -> None:
         if len({tuple(c.type for c in b.columns) for b in self.branches}) != 1:
-            raise PlanError(message="UNION ALL of different types")
+            raise PlanError(message="the branches of UNION ALL have different types")
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -310,7 +312,7 @@ class UnionAll(Node):
 
 @dataclass(frozen=True)
 class WindowCall:
-    """One window function over input positions: `sql` is the call, `frame` what follows ORDER BY in its OVER."""
+    """One call of a window function over input positions: `sql` is the call, `frame` the frame clause of its OVER."""
 
     function: str
     args: tuple[int, ...]
@@ -321,9 +323,9 @@ class WindowCall:
 
 @dataclass(frozen=True)
 class Window(Node):
-    """The input's columns, and one more per call: its value over the row's partition, in `order`.
+    """The input's columns, then one per call: its value over the row's partition, sorted by `order`.
 
-    What the order leaves open, functions that look at single rows see in the order of `ties` (see `order.py`).
+    Rows that `order` leaves equal are sorted by `ties` (`plan/ties.py`) for functions that depend on single rows.
     """
 
     input: Node = field(metadata=_INPUT)
@@ -351,9 +353,9 @@ class Window(Node):
 
 @dataclass(frozen=True)
 class TopK(Node):
-    """Of each partition the rows from `offset` on, `limit` of them (None: all), in `order`, then by `ties`.
+    """The rows of each partition from `offset` on, at most `limit` (None: all), sorted by `order`, then by `ties`.
 
-    `numbered` appends each row's number in its partition, from 1.
+    `numbered` appends the row number in the partition, starting at 1.
     """
 
     input: Node = field(metadata=_INPUT)
@@ -367,7 +369,7 @@ class TopK(Node):
         self._require(self.partition, self.input)
         self._require(tuple(p for p, _, _ in self.order), self.input)
         if self.numbered and self.limit is None:
-            raise PlanError(message="every number of a partition may change: a Window, not a TopK")
+            raise PlanError(message="a numbered TopK needs a limit")
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -389,12 +391,12 @@ KINDS: dict[str, type[Node]] = {
 
 
 def column_of(expression: str) -> int | None:
-    """The position an expression merely copies: 3 for `_3`, None for anything more."""
+    """The position of the column that an expression merely copies: 3 for `_3`, None for any other expression."""
     return int(expression[1:]) if expression[:1] == "_" and expression[1:].isdigit() else None
 
 
 def _never_null(node: Node) -> bool:
-    """Whether the node's key has columns and none of them is ever NULL: it is made of primary keys."""
+    """Whether the node's key is made of primary keys, so that it is not empty and none of its columns is ever NULL."""
     match node:
         case Scan():
             return True
@@ -407,19 +409,20 @@ def _never_null(node: Node) -> bool:
     return False
 
 
-def _mapped(key: Key, positions: dict[int, int]) -> Key | None:
+def _map_key(key: Key, positions: dict[int, int]) -> Key | None:
+    """The key at new positions; None if a key column has none."""
     return tuple(positions[p] for p in key) if all(p in positions for p in key) else None
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Inputs before the nodes that use them; a node shared by two users comes twice."""
+    """All nodes of a plan, inputs first. A node that is the input of two nodes comes twice."""
     for child in node.inputs:
         yield from walk(child)
     yield node
 
 
 def map_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
-    """The node over changed inputs; the node itself if no input changes."""
+    """The node with `change` applied to its inputs; the node itself if no input changes."""
     inputs = [change(child) for child in node.inputs]
     if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
         return node
@@ -435,7 +438,7 @@ def tables(root: Node) -> frozenset[int]:
 
 
 def to_json(value: Any) -> Any:
-    """A node as JSON values; `from_json` gives an equal node back."""
+    """A node as JSON values. `from_json` is the inverse."""
     if isinstance(value, Node | Call | WindowCall):
         return {"node": type(value).__name__} | {f.name: to_json(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Column):
@@ -446,11 +449,11 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any) -> Node:
-    """The node that `to_json` wrote; `ValueError` says what is wrong with the value."""
+    """The node that `to_json` encoded. Raises `ValueError` if the value is invalid."""
     name = value.get("node") if isinstance(value, dict) else None
     kind = KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise ValueError(f"no plan node is called {str(name)[:40]!r}")
+        raise ValueError(f"unknown plan node {str(name)[:40]!r}")
     inputs: dict[str, Any] = {n: from_json(value[n]) for n in _INPUTS[kind]}
     if kind is UnionAll:
         inputs = {"branches": tuple(from_json(v) for v in msgspec.convert(value["branches"], list[Any]))}
@@ -460,7 +463,7 @@ def from_json(value: Any) -> Node:
 
 
 def _parameters(kind: type[Node]) -> type[msgspec.Struct]:
-    """The fields of a kind of node that are not its inputs, as msgspec validates them; made when first needed."""
+    """A msgspec type that validates the fields of a node kind, except its inputs. Created on first use."""
     if kind not in _PARAMETERS:
         _PARAMETERS[kind] = _define_parameters(kind)
     return _PARAMETERS[kind]
@@ -469,8 +472,8 @@ def _parameters(kind: type[Node]) -> type[msgspec.Struct]:
 def _define_parameters(kind: type[Node]) -> type[msgspec.Struct]:
     hints = get_type_hints(kind)
     own = [f for f in fields(kind) if f.name not in _input_fields(kind) and f.name != "branches"]
-    listed = [(f.name, hints[f.name]) if f.default is MISSING else (f.name, hints[f.name], f.default) for f in own]
-    return msgspec.defstruct(kind.__name__, listed, forbid_unknown_fields=True, kw_only=True)
+    specs = [(f.name, hints[f.name]) if f.default is MISSING else (f.name, hints[f.name], f.default) for f in own]
+    return msgspec.defstruct(kind.__name__, specs, forbid_unknown_fields=True, kw_only=True)
 
 
 def _input_fields(kind: type[Node]) -> tuple[str, ...]:

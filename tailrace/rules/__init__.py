@@ -1,1 +1,1 @@
-"""Delta rules: one operator per file, its equation first. A rule is a pure function of deltas and shards."""
+"""Delta rules: one operator per file, with its equation on top. A rule is a pure function of deltas and shards."""

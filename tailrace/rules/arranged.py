@@ -1,9 +1,9 @@
-"""Arrangements of rows: a relation in a shard, sorted by chosen columns.
+"""Arrangements of rows: a relation stored in shards, sorted by chosen columns.
 
     group (the chosen columns), row identity  →  weight, row
 
-The identity is the relation's own key where it has one, else a digest of the row. All rows of a group
-stand together, so that a join or an aggregate reads them with one seek.
+The identity is the relation's key if it has one, else a digest of the row. The rows of a group are adjacent, so a
+join or an aggregate reads them with one seek.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tailrace.codec.rows import RowCodec
 from tailrace.codec.sorting import order
 from tailrace.codec.weighted import ONE, WIDTH, weights_of
 from tailrace.delta import WEIGHT, column
-from tailrace.rules.before import Before, located
-from tailrace.rules.sink import Keyed, keyed_write, net_keyed, net_rows, positional, weighted_write
+from tailrace.rules.before import Before, prefix_shards
+from tailrace.rules.sink import Keyed, keyed_write, net_keyed, net_rows, positional_schema, weighted_write
 from tailrace.store.base import Write
 from tailrace.store.key_limit import KeyLimit
 from tailrace.types import Column
@@ -30,7 +30,7 @@ from tailrace.types import Column
 
 @dataclass(frozen=True)
 class Arranged:
-    """One arrangement of a relation with these columns, sorted by the columns at `by`."""
+    """One arrangement of a relation with these columns, sorted by the columns at positions `by`."""
 
     state: int
     columns: tuple[Column, ...]
@@ -40,7 +40,7 @@ class Arranged:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return positional(self.columns)
+        return positional_schema(self.columns)
 
     @cached_property
     def _rows(self) -> RowCodec:
@@ -52,32 +52,32 @@ class Arranged:
 
     @cached_property
     def _rest(self) -> tuple[int, ...] | None:
-        """Key columns that the group does not say already; None without a key."""
+        """Key columns that are not group columns; None if the relation has no key."""
         return None if self.key is None else tuple(p for p in self.key if p not in self.by)
 
     @property
-    def single(self) -> bool:
-        """Whether a group has one row at most, so that a lookup is a get and not a scan."""
+    def is_unique(self) -> bool:
+        """Whether a group has at most one row. Then a lookup is a get, not a scan."""
         return self._rest == ()
 
-    def groups(self, table: pa.Table) -> pa.LargeBinaryArray:
-        """The group of each row, as the arrangement sorts it."""
+    def encode_groups(self, table: pa.Table) -> pa.LargeBinaryArray:
+        """The encoded group of each row, as used in entry keys."""
         keys = self._groups.encode([table.column(column(p)) for p in self.by], table.num_rows)
-        return located(table, self.limit.shorten_part(keys))
+        return prefix_shards(table, self.limit.shorten_part(keys))
 
-    def net(self, delta: pa.Table) -> Net:
-        """The delta with what cancels out left away: all that the arrangement has to do with."""
+    def encode_net(self, delta: pa.Table) -> EncodedRows:
+        """Encodes the net delta: rows whose weights cancel out are dropped."""
         table, weights = delta.select(self.schema.names), delta.column(WEIGHT).to_numpy()
-        whole = Net(table, self._rows.encode(table), weights, self.groups(delta))
+        whole = EncodedRows(table, self._rows.encode(table), weights, self.encode_groups(delta))
         if self.key is None:
             picked, weights = net_rows(whole.rows, weights)
         else:
             picked, weights, _ = net_keyed(self.entry_keys(whole), whole.rows, weights)
         rows, groups = take_cells(whole.rows, picked), take_cells(whole.groups, picked)
-        return Net(table.take(pa.array(picked)), rows, weights, groups)
+        return EncodedRows(table.take(pa.array(picked)), rows, weights, groups)
 
-    def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
-        """Where each row stands: its group, then its identity."""
+    def entry_keys(self, net: EncodedRows) -> pa.LargeBinaryArray:
+        """The key of each row's entry: its group, then its identity."""
         if self._rest is None:
             identities = pa.array([digest(r) for r in net.rows.to_pylist()], pa.large_binary())
         else:
@@ -86,54 +86,55 @@ class Arranged:
             identities = self.limit.shorten_part(codec.encode(columns, net.table.num_rows))
         return join_cells([net.groups, identities])
 
-    def writes(self, net: Net, keys: pa.LargeBinaryArray, before: Before) -> Write:
-        """What the entries of the delta's rows become."""
+    def make_write(self, net: EncodedRows, keys: pa.LargeBinaryArray, before: Before) -> Write:
+        """The write that adds a net delta to the arrangement; `keys` are its entry keys."""
         if self.key is None:
             return weighted_write(self.state, keys, net.rows, net.weights, before)
         at, fresh = order(keys)
         return keyed_write(self.state, keys, join_cells([ONE, net.rows]), Keyed(at, net.weights[at], fresh))
 
-    def fetch(self, groups: list[bytes], before: Before) -> Net:
-        """All rows of these groups as they were before the epoch."""
-        if self.single:
-            got = before.get_many(self.state, groups)
-            owners, found = pa.array(list(got.keys()), pa.large_binary()), list(got.values())
+    def fetch(self, groups: list[bytes], before: Before) -> EncodedRows:
+        """All rows of these groups, as of before the epoch."""
+        if self.is_unique:
+            value_by_group = before.get_many(self.state, groups)
+            row_groups = pa.array(list(value_by_group.keys()), pa.large_binary())
+            stored = list(value_by_group.values())
         else:
-            there = list(before.under(self.state, sorted(groups)))
-            found = [value for _, values in there for value in values]
-            counts = np.array([len(values) for _, values in there], np.int64)
-            names = pa.array([group for group, _ in there], pa.large_binary())
-            owners = take_cells(names, np.repeat(np.arange(len(there)), counts))
-        entries = pa.array(found, pa.large_binary())
+            runs = list(before.under(self.state, sorted(groups)))
+            stored = [value for _, values in runs for value in values]
+            sizes = np.array([len(values) for _, values in runs], np.int64)
+            run_groups = pa.array([group for group, _ in runs], pa.large_binary())
+            row_groups = take_cells(run_groups, np.repeat(np.arange(len(runs)), sizes))
+        entries = pa.array(stored, pa.large_binary())
         weights, rows = weights_of(entries), drop_prefix(entries, WIDTH)
         table = pa.Table.from_batches([self._rows.decode(rows)])
-        return Net(table, rows, weights, owners)
+        return EncodedRows(table, rows, weights, row_groups)
 
-    def difference(self, new: Net, old: Net) -> Net:
-        """The rows of one that are not in the other, as multisets: those that came, and less those that went."""
+    def difference(self, new: EncodedRows, old: EncodedRows) -> EncodedRows:
+        """The delta `new - old`, as multisets."""
         rows = pa.concat_arrays([new.rows, old.rows])
         weights = np.concatenate((new.weights, -old.weights))
         picked, changes = net_rows(rows, weights)
         rows = rows.take(pa.array(picked))
         table = pa.Table.from_batches([self._rows.decode(rows)])
-        return Net(table, rows, changes, pa.concat_arrays([new.groups, old.groups]).take(pa.array(picked)))
+        return EncodedRows(table, rows, changes, pa.concat_arrays([new.groups, old.groups]).take(pa.array(picked)))
 
-    def survivors(self, group: bytes, gone: set[bytes], before: Before) -> bool:
-        """Whether the group had a row before the epoch whose key is not among `gone`: stops at the first."""
+    def has_survivor(self, group: bytes, gone: set[bytes], before: Before) -> bool:
+        """Whether the group had an entry before the epoch whose key is not in `gone`. Reads up to the first one."""
         return any(key not in gone for key, _ in before.scan(self.state, *prefix_range(group), ahead=2))
 
 
 @dataclass(frozen=True)
-class Net:
-    """Rows of a relation with their encoded rows, weights and groups."""
+class EncodedRows:
+    """Rows of a relation, with the encoded row, the weight and the encoded group of each."""
 
     table: pa.Table
     rows: pa.LargeBinaryArray
     weights: np.ndarray
     groups: pa.LargeBinaryArray
 
-    def beside(self, other: Net) -> Net:
-        return Net(
+    def concat(self, other: EncodedRows) -> EncodedRows:
+        return EncodedRows(
             pa.concat_tables([self.table, other.table]),
             pa.concat_arrays([self.rows, other.rows]),
             np.concatenate((self.weights, other.weights)),

@@ -1,14 +1,13 @@
-"""The shards before the epoch, seen as one, and the rule that reads them.
+"""What a delta rule reads: the states of all shards of a task as of before the epoch. Also the `Rule` interface.
 
-    key inside a task  =  number of its shard, key inside the shard
+    key inside a task  =  shard number, key inside the shard
 
-A task works for several shards at once. Its rules put the shard's number in front of every key they make
-(`located`), so that they need no loop over shards: `Before` looks each key up where it lives, and
-`spread` takes the writes apart again.
+A task works on several shards at once. Its rules prefix every key with the shard number (`prefix_shards`), so they need
+no loop over shards. `Before` looks each key up in its shard, and `split_by_shard` splits the writes again.
 
-A rule is a pure function of its input and of the shards *before* the epoch. So it does not matter how
-often a task runs, or whether its writes were applied the first time: the shards as they were before the
-epoch can always be had back (undo records), hence the same delta comes out, and `apply` skips what is done.
+A rule is a pure function of its input and of the shards *before* the epoch. Undo records reconstruct those shards even
+after the epoch's writes were applied. So a task can run any number of times: it computes the same delta, and `apply`
+skips the shards that already have the epoch.
 """
 
 from __future__ import annotations
@@ -30,34 +29,34 @@ _SHARD = struct.Struct(">H")
 
 
 class Rule(Protocol):
-    """How one operator answers the deltas of its inputs."""
+    """The delta rule of one operator."""
 
     @property
     def output(self) -> pa.Schema:
-        """The columns it gives, `_weight` included."""
+        """The columns of the output delta, including `_weight`."""
 
     def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
-        """The delta out, and what the shards must hold from now on.
+        """The output delta, and the writes to the states.
 
-        Each row of the deltas says in `_shard` where it belongs; so does each key of the writes.
+        Each row of the deltas has its shard in `_shard`. Each key of the writes begins with its shard number.
         """
 
 
-def located(rows: pa.Table, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """The keys of these rows, each with the number of its row's shard in front."""
+def prefix_shards(rows: pa.Table, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """Prefixes the key of each row with the row's shard number."""
     shards = rows.column(SHARD).to_numpy()
     return arrays.join_cells([arrays.pack_records(shards.astype(">u2")), keys]) if len(keys) else keys
 
 
-def spread(write: Write) -> Iterator[tuple[int, Write]]:
-    """The parts of a write by shard."""
-    for number, keys, (start, end) in _apart(write.keys):
+def split_by_shard(write: Write) -> Iterator[tuple[int, Write]]:
+    """Splits a write into one write per shard, with keys inside the shard."""
+    for number, keys, (start, end) in _split_keys(write.keys):
         values, olds = (None if a is None else a.slice(start, end - start) for a in (write.values, write.olds))
         yield number, Write(write.state, keys, values, olds)
 
 
-def _apart(keys: pa.LargeBinaryArray) -> Iterator[tuple[int, pa.LargeBinaryArray, tuple[int, int]]]:
-    """Keys in order, shard by shard: its number, the keys inside it, and where they stand."""
+def _split_keys(keys: pa.LargeBinaryArray) -> Iterator[tuple[int, pa.LargeBinaryArray, tuple[int, int]]]:
+    """Splits sorted keys by shard: the shard number, the keys inside the shard, and their range in `keys`."""
     if not len(keys):
         return
     edges, data = arrays.offsets(keys)[:-1], np.frombuffer(arrays.content(keys), np.uint8)
@@ -69,10 +68,10 @@ def _apart(keys: pa.LargeBinaryArray) -> Iterator[tuple[int, pa.LargeBinaryArray
 
 
 class Before:
-    """All states of a task's shards before the epoch.
+    """All states of a task's shards, as of before the epoch.
 
-    `blank`: states are read as if empty, because views are built from nothing. `fixed` are states that other views
-    keep already.
+    `blank`: all states read as empty, because views are built from scratch. `fixed` are states that other views
+    already maintain and that are up to date for this epoch.
     """
 
     def __init__(self, store: Store, epoch: int, *, blank: bool = False, fixed: frozenset[int] = frozenset()) -> None:
@@ -84,10 +83,10 @@ class Before:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.renew()
+        self.reopen()
 
-    def renew(self) -> None:
-        """See from now on what others have settled in the meantime."""
+    def reopen(self) -> None:
+        """Reopens the snapshots, so that writes that other tasks applied in the meantime become visible."""
         self._open.close()
         self._snapshots.clear()
 
@@ -98,67 +97,67 @@ class Before:
         return self._snapshots[number]
 
     def shard(self, number: int) -> ShardSnapshot:
-        """One of the shards by itself."""
+        """The snapshot of one shard; its keys have no shard prefix."""
         return self._shard(_SHARD.pack(number))
 
-    def settled(self, state: int, keys: Sequence[bytes]) -> list[bytes]:
-        """Those of the keys for which the epoch is settled: their shard has it already.
+    def applied_keys(self, state: int, keys: Sequence[bytes]) -> list[bytes]:
+        """The keys for which this epoch is already applied to the state in their shard.
 
-        A rule whose answer may come out differently when computed again must then give the answer that stands.
+        A rule whose answer may differ when recomputed must use the stored answer for these keys.
         """
         if state in self._fixed:
             return list(keys)
-        done = {}
+        is_applied = {}
         for number in {key[: _SHARD.size] for key in keys}:
             applied = self._shard(number).applied(state)
-            done[number] = applied is not None and applied >= self._epoch
-        return [key for key in keys if done[key[: _SHARD.size]]]
+            is_applied[number] = applied is not None and applied >= self._epoch
+        return [key for key in keys if is_applied[key[: _SHARD.size]]]
 
     def after(self) -> Before:
-        """The states as they are after the epoch, where that is settled."""
+        """The states after the epoch. Valid only for keys in `applied_keys`."""
         return _After(self._store, self._epoch, self)
 
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         if self._blank or not keys:
             return {}
-        found: dict[bytes, bytes] = {}
+        values: dict[bytes, bytes] = {}
         for number, inside in _by_shard(keys).items():
-            found.update((number + k, v) for k, v in self._shard(number).get_many(state, inside).items())
-        return found
+            values.update((number + k, v) for k, v in self._shard(number).get_many(state, inside).items())
+        return values
 
     def values(self, state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-        """What each of the keys, which are in order, holds; NULL for nothing."""
+        """The value of each key, NULL if it has none. The keys must be sorted."""
         if self._blank:
             return pa.nulls(len(keys), pa.large_binary())
-        found: list[bytes | None] = []
-        for number, inside, _ in _apart(keys):
-            found += self.shard(number).values(state, inside)
-        return pa.array(found, pa.large_binary())
+        values: list[bytes | None] = []
+        for number, inside, _ in _split_keys(keys):
+            values += self.shard(number).values(state, inside)
+        return pa.array(values, pa.large_binary())
 
     def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
-        """Each of the prefixes, fastest in order, with the values of the keys that begin with it."""
+        """Each prefix with the values of the keys that start with it. Fastest if the prefixes are sorted."""
         if not self._blank:
             for number, inside in _by_shard(prefixes).items():
                 for prefix, values in zip(inside, self._shard(number).under(state, inside), strict=True):
                     yield number + prefix, values
 
     def scan(self, state: int, low: bytes, high: bytes | None, ahead: int = 256) -> Iterator[tuple[bytes, bytes]]:
-        """Entries in order, all of one shard; `ahead` is how many are read at a time."""
+        """Entries of one shard in key order. `ahead` is the number of entries read at a time."""
         if not self._blank:
             number = low[: _SHARD.size]
-            for run in self._shard(number).scan(state, *_inside(number, low, high), size=ahead):
+            for run in self._shard(number).scan(state, *_bounds_inside(number, low, high), size=ahead):
                 for key, value in run:
                     yield number + key, value
 
     def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         if not self._blank:
             number = low[: _SHARD.size]
-            for key, value in self._shard(number).scan_back(state, *_inside(number, low, high)):
+            for key, value in self._shard(number).scan_back(state, *_bounds_inside(number, low, high)):
                 yield number + key, value
 
 
 class _After(Before):
-    """The same shards in the same transactions, an epoch later."""
+    """The same shards in the same read transactions, one epoch later."""
 
     def __init__(self, store: Store, epoch: int, before: Before) -> None:
         super().__init__(store, epoch)
@@ -171,12 +170,12 @@ class _After(Before):
 
 
 def _by_shard(keys: Sequence[bytes]) -> dict[bytes, list[bytes]]:
-    found: dict[bytes, list[bytes]] = {}
+    keys_by_shard: dict[bytes, list[bytes]] = {}
     for key in keys:
-        found.setdefault(key[:2], []).append(key[2:])
-    return found
+        keys_by_shard.setdefault(key[: _SHARD.size], []).append(key[_SHARD.size :])
+    return keys_by_shard
 
 
-def _inside(number: bytes, low: bytes, high: bytes | None) -> tuple[bytes, bytes | None]:
-    """Bounds inside the shard; one that lies beyond it is none."""
+def _bounds_inside(number: bytes, low: bytes, high: bytes | None) -> tuple[bytes, bytes | None]:
+    """Scan bounds without the shard prefix. An upper bound beyond the shard becomes None."""
     return low[_SHARD.size :], high[_SHARD.size :] if high is not None and high[: _SHARD.size] == number else None

@@ -2,8 +2,8 @@
 
     group, value  →  weight, value        MIN = first entry of the group, MAX = last, COUNT(DISTINCT) = entries
 
-The accumulators remember the current first and last value. Only when that very value goes away is the
-next one sought, which is a seek and not a scan of the group. The cost is the delta.
+The accumulators hold the current first and last value of each group. Only when that value is deleted is the next one
+looked up: a seek, not a scan of the group. The cost is the delta.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tailrace.store.key_limit import KeyLimit
 
 @dataclass(frozen=True)
 class Values:
-    """The arrangement of one column's values, and which of its ends somebody asks for."""
+    """The arrangement of one column's values. `ends`: whether a call needs MIN or MAX."""
 
     state: int
     type: str
@@ -45,15 +45,19 @@ class Values:
     def order(self) -> KeyCodec:
         return KeyCodec([types.arrow(self.type)])
 
-    def encoded(self, values: list[bytes]) -> list[bytes]:
-        """Stored values in the order of their sort keys."""
+    def sort_keys(self, values: list[bytes]) -> list[bytes]:
+        """The unshortened sort key of each stored value."""
         result: list[bytes] = self.order.encode([self.codec.decode(values).column(0)]).to_pylist()
         return result
 
 
 @dataclass(frozen=True)
-class Moved:
-    """What an epoch does to one column's values: entries that came and went, in order, each with its group's number."""
+class ValueChanges:
+    """The entries of one arrangement whose weight changed, sorted by key.
+
+    `count` is the change of the distinct count per group. The others have an element per entry: `owners` is the number
+    of its group, `came` and `gone` say whether the entry is new or deleted.
+    """
 
     count: np.ndarray
     owners: np.ndarray
@@ -67,50 +71,50 @@ class Moved:
     def gone_keys(self) -> set[bytes]:
         return set(self.keys.filter(pa.array(self.gone)).to_pylist())
 
-    def best(self, last: bool, exact: int) -> dict[int, tuple[bytes, bytes]]:
-        """For each group the first (or last) of the values that came, with its sort key."""
+    def new_extremes(self, last: bool, exact: int) -> dict[int, tuple[bytes, bytes]]:
+        """For each group the smallest (`last`: largest) new value, after its sort key."""
         came = np.flatnonzero(self.came)
-        if (pc.max(pc.binary_length(self.sort_keys)).as_py() or 0) > exact:  # clipped ones are not in order
+        if (pc.max(pc.binary_length(self.sort_keys)).as_py() or 0) > exact:  # shortened keys are not in order
             ranks = np.empty(len(self.sort_keys), dtype=np.int64)
             ranks[order(self.sort_keys).indices] = np.arange(len(ranks))
             came = came[np.lexsort((ranks[came], self.owners[came]))]
         owners = self.owners[came]
-        differs = np.flatnonzero(np.diff(owners))
-        picked = np.append(differs, len(came) - 1) if last else np.append(0, differs + 1)
+        group_ends = np.flatnonzero(np.diff(owners))
+        picked = np.append(group_ends, len(came) - 1) if last else np.append(0, group_ends + 1)
         at = came[picked] if len(came) else came
         columns = (c.take(pa.array(at)).to_pylist() for c in (self.sort_keys, self.values))
         return dict(zip(self.owners[at].tolist(), zip(*columns, strict=True), strict=True))
 
 
-def move(
+def update_values(
     values: Values,
     column: pa.ChunkedArray,
     weights: np.ndarray,
     ids: Indices,
     groups: pa.LargeBinaryArray,
     before: Before,
-) -> tuple[Moved, Write]:
-    """Change the weights of the values in the delta."""
-    there = np.flatnonzero(column.is_valid().to_numpy() & (weights != 0))
+) -> tuple[ValueChanges, Write]:
+    """Adds the delta's weights to the values of its groups."""
+    present = np.flatnonzero(column.is_valid().to_numpy() & (weights != 0))
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    column, owners, weights = normalise(column.take(pa.array(there))), ids[there], weights[there]
-    sort_keys = values.order.encode([column], len(there))
+    column, owners, weights = normalise(column.take(pa.array(present))), ids[present], weights[present]
+    sort_keys = values.order.encode([column], len(present))
     entries = join_cells([take_cells(groups, owners), values.limit.shorten_part(sort_keys)])
-    first, changes = _summed(entries, weights)
+    first, changes = _sum_weights(entries, weights)
     stored = values.codec.encode(pa.table({"x": column.take(pa.array(first))}))
     keys, owners = take_cells(entries, first), owners[first]
     olds = before.values(values.state, keys)
-    was, news = add_weights(values.state, olds, stored, changes)
-    came, gone = was == 0, was + changes == 0
+    old_weights, news = add_weights(values.state, olds, stored, changes)
+    came, gone = old_weights == 0, old_weights + changes == 0
     count = np.zeros(len(groups), dtype=np.int64)
     np.add.at(count, owners[came], 1)
     np.subtract.at(count, owners[gone], 1)
-    moved = Moved(count, owners, stored, take_cells(sort_keys, first), keys, came, gone)
-    return moved, Write(values.state, keys, news, olds)
+    value_changes = ValueChanges(count, owners, stored, take_cells(sort_keys, first), keys, came, gone)
+    return value_changes, Write(values.state, keys, news, olds)
 
 
-def _summed(entries: pa.LargeBinaryArray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of distinct entries whose weights do not cancel, in order, and those weights."""
+def _sum_weights(entries: pa.LargeBinaryArray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the distinct entries whose weights do not cancel out, in key order, and the sums of their weights."""
     at, fresh = order(entries)
     if not len(at):
         return at, weights
@@ -120,49 +124,52 @@ def _summed(entries: pa.LargeBinaryArray, weights: np.ndarray) -> tuple[np.ndarr
     return at[starts[kept]], changes[kept]
 
 
-def new_ends(
+def compute_ends(
     values: Values,
     olds: list[bytes | None],
-    moved: Moved,
+    changes: ValueChanges,
     groups: pa.LargeBinaryArray,
     last: bool,
     before: Before,
 ) -> list[bytes | None]:
-    """The first (or last) value of each group after the epoch, given those before it."""
-    touched = np.unique(moved.owners[moved.came | moved.gone]).tolist()
+    """The first (`last`: last) value of each group after the epoch; `olds` are those before it."""
+    touched = np.unique(changes.owners[changes.came | changes.gone]).tolist()
     known = [g for g in touched if olds[g] is not None]
-    sort_keys = dict(zip(known, values.encoded([olds[g] or b"" for g in known]), strict=True))
-    result, best, gone = list(olds), moved.best(last, values.limit.exact_part), moved.gone_keys
-    names = dict(zip(touched, groups.take(pa.array(touched, pa.int64())).to_pylist(), strict=True))
+    old_sort_keys = dict(zip(known, values.sort_keys([olds[g] or b"" for g in known]), strict=True))
+    result, gone = list(olds), changes.gone_keys
+    new_extremes = changes.new_extremes(last, values.limit.exact_part)
+    prefixes = dict(zip(touched, groups.take(pa.array(touched, pa.int64())).to_pylist(), strict=True))
     for group in touched:
-        candidates = [best[group]] if group in best else []
-        old, name = olds[group], names[group]
+        candidates = [new_extremes[group]] if group in new_extremes else []
+        old, prefix = olds[group], prefixes[group]
         if old is not None:
-            if name + values.limit.shorten_part_one(sort_keys[group]) not in gone:
-                candidates.append((sort_keys[group], old))
+            if prefix + values.limit.shorten_part_one(old_sort_keys[group]) not in gone:
+                candidates.append((old_sort_keys[group], old))
             else:
-                candidates += _next(values, name, gone, last, before)
+                candidates += _survivors(values, prefix, gone, last, before)
         chosen = (max if last else min)(candidates, default=None)
         result[group] = chosen[1] if chosen else None
     return result
 
 
-def _next(values: Values, group: bytes, gone: set[bytes], last: bool, before: Before) -> Iterator[tuple[bytes, bytes]]:
-    """The first surviving value from one end of a group.
+def _survivors(
+    values: Values, group: bytes, gone: set[bytes], last: bool, before: Before
+) -> Iterator[tuple[bytes, bytes]]:
+    """Candidates for the first (`last`: last) surviving value of a group, each after its sort key.
 
-    Long values are clipped and no longer in exact order among those that begin alike, so all of these are
-    candidates.
+    Usually one. Keys of long values are shortened, and values with the same beginning are then not in order: all of
+    them are candidates.
     """
     low, high = prefix_range(group)
     scan = before.scan_back(values.state, low, high) if last else before.scan(values.state, low, high, ahead=4)
-    beginning: bytes | None = None
+    run_prefix: bytes | None = None
     for key, value in scan:
         if key in gone:
             continue
-        if beginning is not None and not key.startswith(beginning):
+        if run_prefix is not None and not key.startswith(run_prefix):
             return
-        if len(key) - len(group) <= values.limit.exact_part:  # not clipped: the key says it all
+        if len(key) - len(group) <= values.limit.exact_part:  # not shortened: the key is the sort key
             yield key[len(group) :], row_of(value)
             return
-        yield values.encoded([row_of(value)])[0], row_of(value)
-        beginning = beginning or key[: len(group) + values.limit.exact_part]
+        yield values.sort_keys([row_of(value)])[0], row_of(value)
+        run_prefix = run_prefix or key[: len(group) + values.limit.exact_part]

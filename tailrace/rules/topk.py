@@ -1,15 +1,15 @@
-"""The first rows of each partition, in order.
+"""Top-k: LIMIT, OFFSET and `row_number() <= k`, the first rows of each partition in order.
 
     partition, order, ties  →  weight, row                                         all rows, sorted
     Δ = -first(n, old entries of p) + first(n, new entries of p)                   for every partition p in the delta
 
-Old and new entries are one walk from the front of the partition: stored entries, with the delta's laid over
-them, until both have had n = offset + limit rows. So an entry is read for each row that is asked for and for each
-that the delta took away before them, never the partition. Without LIMIT the answer is all but the first
-`offset` rows, and its delta the input's less that of those.
+One walk from the front of the partition merges the stored entries with the changed ones, until both old and new have
+n = offset + limit rows. It reads one entry per requested row and per row that the delta deleted before it, never the
+whole partition. Without LIMIT the answer is all but the first `offset` rows: the delta of the input minus the delta of
+those rows.
 
-An order column too long for a key is clipped (`store/key_limit.py`), and entries that begin alike are no longer sorted;
-such a run is read as a whole and sorted by its rows.
+Order columns too long for a key are shortened (`store/key_limit.py`). Entries with the same beginning are then not in
+order. Such a run is read as a whole and sorted by its rows.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from tailrace.codec.weighted import row_of, weight_of
 from tailrace.delta import WEIGHT, column
 from tailrace.plan.nodes import Order, TopK
 from tailrace.plan.ties import ties
-from tailrace.rules.arranged import Arranged, Net
+from tailrace.rules.arranged import Arranged, EncodedRows
 from tailrace.rules.before import Before
-from tailrace.rules.sink import positional
+from tailrace.rules.sink import positional_schema
 from tailrace.store.base import Write
 from tailrace.store.key_limit import KeyLimit
 from tailrace.types import Column
 
-AHEAD = 256  # entries read at a time, at most
+AHEAD = 256  # most entries read at a time
 
 
 class Entry(NamedTuple):
-    """A place in the order, and what stood and stands there (None: nothing)."""
+    """An entry's key, and its value before and after the epoch (None: no entry)."""
 
     key: bytes
     old: bytes | None
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Ordered(Arranged):
-    """An arrangement by partition whose rows are identified, within it, by their place in the order."""
+    """An arrangement by partition, sorted by `order` within it. `ties` are the columns that break ties."""
 
     order: Order = ()
     ties: tuple[int, ...] = ()
@@ -62,32 +62,32 @@ class Ordered(Arranged):
         return KeyCodec([types.arrow(self.columns[p].type) for p in positions], directions)
 
     def sort_keys(self, table: pa.Table, rows: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-        """What rows are sorted by. Without a key, a digest tells apart what SQL takes for equal: 0.0 and -0.0."""
+        """The sort key of each row. Without a key, a digest distinguishes rows that SQL treats as equal (0.0, -0.0)."""
         positions = [*(p for p, _, _ in self.order), *self.ties]
         keys = self._sort.encode([table.column(column(p)) for p in positions], table.num_rows)
         if self.key is not None:
             return keys
         return join_cells([keys, pa.array([digest(r) for r in rows.to_pylist()], pa.large_binary())])
 
-    def entry_keys(self, net: Net) -> pa.LargeBinaryArray:
+    def entry_keys(self, net: EncodedRows) -> pa.LargeBinaryArray:
         return join_cells([net.groups, self.limit.shorten_part(self.sort_keys(net.table, net.rows))])
 
     def entries(self, group: bytes, changed: dict[bytes, bytes | None], before: Before, ahead: int) -> Iterator[Entry]:
-        """The entries of a partition in order, `changed` ones and those before the epoch, read as they are wanted."""
+        """The stored entries of a partition merged with the `changed` ones, in order. Reads lazily."""
         run: list[Entry] = []
         exact = self.limit.exact_part
-        for entry in self._stored(group, changed, before, ahead):
-            place = entry.key[len(group) :]
-            if run and place[:exact] != run[0].key[len(group) :][:exact]:
-                yield from self._in_order(run)
+        for entry in self._merged(group, changed, before, ahead):
+            sort_key = entry.key[len(group) :]
+            if run and sort_key[:exact] != run[0].key[len(group) :][:exact]:
+                yield from self._sort_run(run)
                 run = []
-            if len(place) > exact:
+            if len(sort_key) > exact:
                 run.append(entry)
             else:
                 yield entry
-        yield from self._in_order(run)
+        yield from self._sort_run(run)
 
-    def _stored(self, group: bytes, changed: dict[bytes, bytes | None], before: Before, ahead: int) -> Iterator[Entry]:
+    def _merged(self, group: bytes, changed: dict[bytes, bytes | None], before: Before, ahead: int) -> Iterator[Entry]:
         pending = sorted(changed, reverse=True)
         for key, old in before.scan(self.state, *prefix_range(group), ahead=ahead):
             while pending and pending[-1] < key:
@@ -99,18 +99,19 @@ class Ordered(Arranged):
         for key in reversed(pending):
             yield Entry(key, None, changed[key])
 
-    def _in_order(self, run: list[Entry]) -> list[Entry]:
+    def _sort_run(self, run: list[Entry]) -> list[Entry]:
+        """Sorts entries with shortened keys by the full sort keys of their rows."""
         run = [e for e in run if e.old is not None or e.new is not None]
         if len(run) < 2:
             return run
         rows = pa.array([row_of(e.new or e.old or b"") for e in run], pa.large_binary())
-        exact = self.sort_keys(pa.Table.from_batches([self._rows.decode(rows)]), rows).to_pylist()
-        return [run[i] for i in sorted(range(len(run)), key=exact.__getitem__)]
+        sort_keys = self.sort_keys(pa.Table.from_batches([self._rows.decode(rows)]), rows).to_pylist()
+        return [run[i] for i in sorted(range(len(run)), key=sort_keys.__getitem__)]
 
 
 @dataclass(frozen=True)
 class First:
-    """Gives what a delta changes in the first rows of each partition."""
+    """Emits the delta of the first rows of each partition."""
 
     input: Ordered
     columns: tuple[Column, ...]
@@ -121,35 +122,35 @@ class First:
     @classmethod
     def of(cls, node: TopK, state: int, limit: KeyLimit) -> First:
         source = node.input
-        decided = ties(source, node.partition, node.order)
-        ordered = Ordered(state, source.columns, source.key, node.partition, limit, node.order, decided)
+        tie_columns = ties(source, node.partition, node.order)
+        ordered = Ordered(state, source.columns, source.key, node.partition, limit, node.order, tie_columns)
         return cls(ordered, node.columns, node.offset, node.limit, node.numbered)
 
     @cached_property
     def output(self) -> pa.Schema:
-        return positional(self.columns).append(pa.field(WEIGHT, pa.int64()))
+        return positional_schema(self.columns).append(pa.field(WEIGHT, pa.int64()))
 
     def step(self, deltas: Sequence[pa.Table], before: Before) -> tuple[pa.Table | None, list[Write]]:
         (delta,) = deltas
-        net = self.input.net(delta)
+        net = self.input.encode_net(delta)
         keys = self.input.entry_keys(net)
-        write = self.input.writes(net, keys, before)
+        write = self.input.make_write(net, keys, before)
         news = dict(zip(write.keys.to_pylist(), write.values.to_pylist(), strict=True))
         touched: dict[bytes, dict[bytes, bytes | None]] = defaultdict(dict)
         for key, group in zip(keys.to_pylist(), net.groups.to_pylist(), strict=True):
             touched[group][key] = news[key]
-        found: dict[tuple[bytes, int], int] = defaultdict(int)
+        changes: dict[tuple[bytes, int], int] = defaultdict(int)
         if self.limit is None:
             for row, weight in zip(net.rows.to_pylist(), net.weights.tolist(), strict=True):
-                found[row, 0] += weight
+                changes[row, 0] += weight
         for group, changed in touched.items():
-            self._walk(group, changed, before, found)
-        return self._table({at: weight for at, weight in found.items() if weight}), [write]
+            self._walk(group, changed, before, changes)
+        return self._to_table({row: weight for row, weight in changes.items() if weight}), [write]
 
     def _walk(
-        self, group: bytes, changed: dict[bytes, bytes | None], before: Before, found: dict[tuple[bytes, int], int]
+        self, group: bytes, changed: dict[bytes, bytes | None], before: Before, changes: dict[tuple[bytes, int], int]
     ) -> None:
-        """Add what changes in one partition; `found` counts rows by their bytes and number (0: not numbered)."""
+        """Adds the delta of one partition to `changes`: weights by row and row number (0: not numbered)."""
         start, end, sign = (0, self.offset, -1) if self.limit is None else (self.offset, self.offset + self.limit, 1)
         ahead = min(AHEAD, end + len(changed) + 1)
         seen = [0, 0]
@@ -157,23 +158,24 @@ class First:
             for side, value, weight in ((0, entry.old, -sign), (1, entry.new, sign)):
                 if value is None:
                     continue
-                first, after = seen[side], seen[side] + weight_of(value)
-                self._count(row_of(value), max(first, start), min(after, end), weight, found)
-                seen[side] = after
+                first, next_ = seen[side], seen[side] + weight_of(value)
+                self._add(row_of(value), max(first, start), min(next_, end), weight, changes)
+                seen[side] = next_
             if min(seen) >= end:
                 return
 
-    def _count(self, row: bytes, first: int, after: int, weight: int, found: dict[tuple[bytes, int], int]) -> None:
+    def _add(self, row: bytes, first: int, end: int, weight: int, changes: dict[tuple[bytes, int], int]) -> None:
+        """Adds the copies of a row at the places [first, end) of its partition."""
         if self.numbered:
-            for number in range(first, after):
-                found[row, number + 1] += weight
-        elif after > first:
-            found[row, 0] += weight * (after - first)
+            for place in range(first, end):
+                changes[row, place + 1] += weight
+        elif end > first:
+            changes[row, 0] += weight * (end - first)
 
-    def _table(self, found: dict[tuple[bytes, int], int]) -> pa.Table:
-        table = pa.Table.from_batches([self.input._rows.decode([row for row, _ in found])])
+    def _to_table(self, changes: dict[tuple[bytes, int], int]) -> pa.Table:
+        table = pa.Table.from_batches([self.input._rows.decode([row for row, _ in changes])])
         columns = table.columns
         if self.numbered:
-            columns.append(pa.array([number for _, number in found], pa.int32()))
-        weights = pa.array(np.fromiter(found.values(), np.int64, len(found)))
+            columns.append(pa.array([number for _, number in changes], pa.int32()))
+        weights = pa.array(np.fromiter(changes.values(), np.int64, len(changes)))
         return pa.Table.from_arrays([*columns, weights], schema=self.output)

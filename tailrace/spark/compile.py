@@ -51,7 +51,7 @@ from tailrace.rules.topk import First
 from tailrace.spark import windowing
 from tailrace.spark.fragments import Fragment
 from tailrace.spark.stages import Stages
-from tailrace.task.fanout import FanOut, Selection, alike
+from tailrace.task.fanout import FanOut, Selection, group_selections
 from tailrace.task.program import Keep, Merge, Read, ReadTotals, Seed, Select, Settle, Where
 from tailrace.task.totals import Total, Totals
 from tailrace.types import is_scalar
@@ -109,7 +109,7 @@ class Compiler:
         Views whose tasks read all they need themselves share one program, and so all they have in common.
         """
         changed = [v for v in views if self._touched is None or v.plan.tables & self._touched]
-        shared = alike(changed, anywhere=self._stages.single)
+        shared = group_selections(changed, anywhere=self._stages.single)
         apart = {selection.view.state for selections in shared for selection in selections}
         found = [self._fanned_out(selections) for selections in shared]
         found += [f for v in changed if v.state not in apart and (f := self._sink(v)) is not None]

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tailrace.errors import EpochFailed, Fenced, StoreFull
-from tailrace.sent_errors import received
+from tailrace.sent_errors import receive_error
 
 # What a job of Spark's may raise; the second for its own mistakes (a ClassCastException in the optimizer) and for
 # processes that it lost, the third when there is no JVM any more.
@@ -25,7 +25,7 @@ _CLASS = re.compile(r"^[\w.$]+(?:Exception|Error): ")
 
 def reason(error: Exception) -> str:
     """The first sentence of what Spark says, without its query context; of a failed task, what it raised."""
-    if (sent := received(error)) is not None:
+    if (sent := receive_error(error)) is not None:
         return str(sent)
     lines = str(error).strip().split("\n")
     if "exception was thrown from the Python worker" in lines[0]:
@@ -45,7 +45,7 @@ def epoch_failed(epoch: int, error: Exception, note: str = "{}") -> EpochFailed:
 
     Raises `Fenced` if another process has taken over: then neither the epoch nor its views are to blame.
     """
-    cause, cancelled = received(error), condition_of(error) == CANCELLED
+    cause, cancelled = receive_error(error), condition_of(error) == CANCELLED
     if isinstance(cause, Fenced):
         raise cause from error
     return EpochFailed(epoch=epoch, reason=note.format(reason(error)), cause=cause, cancelled=cancelled)

@@ -14,8 +14,8 @@ from tailrace.catalog.definition import ViewDef
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.schema import TableDef
 from tailrace.codec.weighted import split
-from tailrace.plan.binding import Query
-from tailrace.sent_errors import sending
+from tailrace.plan.binding import BoundQuery
+from tailrace.sent_errors import send_errors
 from tailrace.store.base import Cut, Store
 
 Batches = Iterator[pa.RecordBatch]
@@ -28,7 +28,7 @@ def frame(spark: SparkSession, partitions: int, read: Callable[[int], Batches], 
     def run(batches: Batches) -> Batches:
         for batch in batches:
             for index in batch.column(0).to_pylist():
-                yield from sending(partial(read, index))
+                yield from send_errors(partial(read, index))
 
     return spark.range(0, partitions, 1, partitions).mapInArrow(run, schema)
 
@@ -44,10 +44,10 @@ def table_rows(spark: SparkSession, store: Store, table: TableDef, cut: Cut) -> 
     return frame(spark, store.nodes, read, schema)
 
 
-def query_rows(spark: SparkSession, store: Store, query: Query, cut: Cut) -> DataFrame:
+def query_rows(spark: SparkSession, store: Store, query: BoundQuery, cut: Cut) -> DataFrame:
     """The answer over the tables at a cut. `spark` is a session of its own: its temporary views are replaced."""
     for name, source in query.reads:
-        if isinstance(source, Query):
+        if isinstance(source, BoundQuery):
             found = query_rows(spark, store, source, cut)
         else:
             found = table_rows(spark, store, source, cut)

@@ -1,1 +1,1 @@
-"""What one Spark task does: it reads its part of the log, runs operators, and applies the writes to shards."""
+"""The inside of one Spark task: reads its part of the log, runs operators, and applies the writes to shards."""

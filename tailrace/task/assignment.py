@@ -1,8 +1,7 @@
-"""What an epoch's tasks are to do: handed to them beside the plan, not inside it.
+"""What the tasks of an epoch have to do, passed to them as a property of the Spark job.
 
-A plan that says nothing of a particular epoch can be run again for the next one, which saves most of what
-a small epoch costs. So the number and range of an epoch travel as a property of the Spark job: every
-task of the job sees the same, and a task left over from an earlier job still sees its own.
+The Spark plan contains no epoch number and no log range, so the next epoch can reuse it. This saves most of the cost of
+a small epoch. All tasks of a job see the same property. A task left over from an earlier job still sees its own.
 """
 
 from __future__ import annotations
@@ -18,13 +17,14 @@ PROPERTY = "tailrace.assignment"
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """An epoch's number, the logs it covers, and how shards are to be treated.
+    """An epoch's number, its log range, and how it reads and writes shards.
 
-    `start` None means from nothing: whole tables as of `end`, by which a view is built. Then states are read
-    as if empty, and those in `fixed`, which others keep already, are not written. With `reset` what is written takes
-    the place of all that a state holds in the shard, by which views are recomputed. With `part` only that part of the
-    tables counts, for views that are built chunk by chunk. Undo records of epochs up to `keep` may go.
-    `term` is that of the epoch lock.
+    `start`: None reads whole tables as of `end`, to build a view; all states then read as empty.
+    `fixed`: states that other views already maintain. They are not written.
+    `reset`: written rows replace the whole content of a state, to recompute a view.
+    `part`: only this part of the tables is read, to build a view in chunks.
+    `keep`: undo records of epochs up to this one may be deleted.
+    `term`: the term of the epoch lock.
     """
 
     epoch: int
@@ -49,8 +49,8 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Handed:
-    """How tasks come by their assignment: from the job, or (where Spark has no job properties) from the plan."""
+class AssignmentSource:
+    """Where a task gets its assignment: `fixed`, part of the plan (Spark Connect has no job properties), or the job."""
 
     fixed: Assignment | None = None
 
@@ -61,5 +61,5 @@ class Handed:
 
         context = TaskContext.get()
         text = context.getLocalProperty(PROPERTY) if context else None
-        assert text is not None, "a task outside an epoch's job"
+        assert text is not None, "the Spark job has no assignment"
         return Assignment.from_json(text)

@@ -1,10 +1,9 @@
-"""Rows on their way from the task that made them to the task of their shard.
+"""The exchange: sends rows through Spark's shuffle to the tasks of their shards, packed into large batches.
 
     rows ─► pack ─► (task, batch of rows as bytes) ─► Spark's shuffle ─► unpack ─► rows
 
-Spark moves a few large values instead of every row: what it would take a row apart for, and put it together again
-in the other task, is more work than most operators are. Rows go as they came only where Spark has to hash them, or
-where one of its own operators made them.
+Spark shuffles a few large values instead of single rows: converting rows to Spark's format and back costs more than
+most operators. Rows are shuffled unpacked only if Spark must hash them or if a Spark operator made them.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.delta import SHARD
-from tailrace.task.program import Linear, Tables, Task, sharded
+from tailrace.task.program import Linear, Tables, Task, add_shards
 
 PACKED = "_packed"
-PACKED_FIELDS = ((SHARD, "int"), (PACKED, "binary"))  # what travels: a shard of the task it is for, and a batch
-PIECE = 4 << 20  # bytes in a batch, or so
+PACKED_FIELDS = ((SHARD, "int"), (PACKED, "binary"))  # the first shard of the receiving task, and a batch
+PIECE = 4 << 20  # approximate size of a batch in bytes
 
 
 @dataclass(frozen=True)
 class Pack(Linear):
-    """Batches of rows, each with the first shard of the task that it is for.
+    """Packs rows into batches, each with the first shard of the task that receives it.
 
-    `by` are the columns whose hash says in which of the `shards` a row belongs; a task has every `tasks`-th of them.
+    The hash of the columns `by` determines a row's shard. Task n of `tasks` owns the shards n, n + tasks, ...
     """
 
     schema: pa.Schema
@@ -39,15 +38,15 @@ class Pack(Linear):
         (rows,) = inputs
         if rows is None or not rows.num_rows:
             return None
-        rows = rows.select(self.schema.names).cast(self.schema)  # the other side reads bytes, and trusts the schema
-        rows = sharded(rows, self.by, self.shards)
+        rows = rows.select(self.schema.names).cast(self.schema)  # Unpack assumes this schema: bytes carry none
+        rows = add_shards(rows, self.by, self.shards)
         tasks = (rows.column(SHARD).to_numpy() % self.tasks).astype(np.uint16)
         rows = rows.take(pa.array(np.argsort(tasks, kind="stable")))
         sizes = np.bincount(tasks, minlength=self.tasks)
         numbers: list[pa.Array] = []
-        pieces: list[pa.Array] = []  # an array for each: all of them may be more than one array holds
+        pieces: list[pa.Array] = []  # one array per batch: one array cannot hold more than 2 GB
         for number, (end, size) in enumerate(zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True)):
-            for batch in _pieces(rows.slice(end - size, size)):
+            for batch in _split(rows.slice(end - size, size)):
                 numbers.append(pa.array([number], pa.int32()))
                 pieces.append(pa.array([batch.serialize().to_pybytes()], pa.binary()))
         return pa.Table.from_arrays([pa.chunked_array(numbers), pa.chunked_array(pieces)], names=[SHARD, PACKED])
@@ -55,7 +54,7 @@ class Pack(Linear):
 
 @dataclass(frozen=True)
 class Unpack:
-    """The rows of batches, with their shards."""
+    """Unpacks batches to rows; the schema includes `_shard`."""
 
     schema: pa.Schema
 
@@ -67,11 +66,11 @@ class Unpack:
         return pa.Table.from_batches(batches, self.schema)
 
 
-def _pieces(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Batches none of which is much larger than wanted, unless one row is; wide rows may stand together."""
+def _split(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Batches of at most PIECE bytes, unless a single row is larger. Halves recursively: wide rows may be adjacent."""
     if rows.nbytes > PIECE and rows.num_rows > 1:
         half = rows.num_rows // 2
-        yield from _pieces(rows.slice(0, half))
-        yield from _pieces(rows.slice(half))
+        yield from _split(rows.slice(0, half))
+        yield from _split(rows.slice(half))
     else:
         yield from rows.combine_chunks().to_batches()

@@ -1,10 +1,10 @@
-"""Many selections of one table: all that they have in common is done once.
+"""Fan-out: maintains many selections of one table together, doing their common work once.
 
     V_i = σ_i(π(T))        ΔV_i = σ_i(π(ΔT))
 
-The changed rows are projected, placed, encoded and sorted as if all went into one view. What is left for each view is
-its condition, and to take its rows out of those. With thousands of views a row or two go to each, and what an
-operator costs before it sees the first of them is what counts.
+The changed rows are projected, placed on shards, encoded and sorted once, as if for one view. Each view then only
+evaluates its condition and takes its rows. With thousands of views each gets a row or two, so the fixed cost of an
+operator dominates.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.rules.arrow import compiled
 from tailrace.rules.arrow.compiled import Expression
 from tailrace.rules.sink import REPORT, Sink
-from tailrace.task.program import Tables, Task, sharded
+from tailrace.task.program import Tables, Task, add_shards
 
-MANY = 4  # views from which on it pays to encode rows that none of them may want
+MANY = 4  # least number of views for which encoding rows that no view may need pays off
 
 
 @dataclass(frozen=True)
 class FanOut:
-    """Stores the deltas of views with equal columns, key and place; gives a line of report for each.
+    """Stores the deltas of views with equal columns, key and place; emits one report row per view.
 
-    `items` are the columns of the table that the views show. A view takes the rows that meet all its conditions.
+    `items` are the columns of the table that the views select. `views` are their states and conditions: a view takes
+    the rows that satisfy all its conditions.
     """
 
     sink: Sink
@@ -45,26 +46,26 @@ class FanOut:
         if rows is None or not rows.num_rows:
             return None
         names = [column(i) for i in range(len(self.items))]
-        shown = pa.Table.from_arrays([*(rows.column(n) for n in self.items), rows.column(WEIGHT)], [*names, WEIGHT])
-        placed = sharded(shown, [names[p] for p in self.place], self.shards).combine_chunks()
+        projected = pa.Table.from_arrays([*(rows.column(n) for n in self.items), rows.column(WEIGHT)], [*names, WEIGHT])
+        placed = add_shards(projected, [names[p] for p in self.place], self.shards).combine_chunks()
         candidates = self.sink.sorted(placed)
         (batch,) = rows.take(pa.array(candidates.at)).combine_chunks().to_batches()
-        writes = [candidates.write(state, _meeting(conditions, batch)) for state, conditions in self.views]
+        writes = [candidates.write(state, _evaluate(conditions, batch)) for state, conditions in self.views]
         task.keep(writes)
         return pa.table([[w.state for w in writes], [len(w.keys) for w in writes]], schema=REPORT)
 
 
-def _meeting(conditions: Sequence[Expression], rows: pa.RecordBatch) -> np.ndarray:
-    """For each row whether it meets the conditions: NULL does not."""
-    met = np.ones(rows.num_rows, bool)
+def _evaluate(conditions: Sequence[Expression], rows: pa.RecordBatch) -> np.ndarray:
+    """For each row whether all conditions are true. NULL counts as false."""
+    mask = np.ones(rows.num_rows, bool)
     for condition in conditions:
-        met &= pc.fill_null(condition(rows), False).to_numpy(zero_copy_only=False)
-    return met
+        mask &= pc.fill_null(condition(rows), False).to_numpy(zero_copy_only=False)
+    return mask
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A view that shows some columns (`items`) of the rows of a table that meet conditions."""
+    """A view of the form `SELECT items FROM scan WHERE conditions`."""
 
     view: ViewSink
     scan: Scan
@@ -72,26 +73,27 @@ class Selection:
     conditions: tuple[Expression, ...]
 
     @property
-    def shown(self) -> object:
-        """Equal for those that differ in their conditions only."""
+    def projection(self) -> object:
+        """Equal for selections that differ only in their conditions."""
         plan = self.view.plan
         return self.scan.fingerprint, self.items, plan.key, tuple(c.type for c in plan.columns), plan.place
 
 
-def alike(views: Sequence[ViewSink], *, anywhere: bool) -> list[list[Selection]]:
-    """Those of the views that are selections of one table, many each that differ in their conditions only.
+def group_selections(views: Sequence[ViewSink], *, anywhere: bool) -> list[list[Selection]]:
+    """Groups of at least MANY views that are selections of one table and differ only in their conditions.
 
-    Their rows must stay where they are; with `anywhere` all rows are in one task.
+    Includes only views whose rows need no shuffle; `anywhere`: no view needs one, because all rows are in one task.
     """
-    found: dict[object, list[Selection]] = {}
+    groups: dict[object, list[Selection]] = {}
     for view in views:
-        selection = _selection(view)
+        selection = _to_selection(view)
         if selection is not None and (anywhere or view.plan.is_placed):
-            found.setdefault(selection.shown, []).append(selection)
-    return [selections for selections in found.values() if len(selections) >= MANY]
+            groups.setdefault(selection.projection, []).append(selection)
+    return [selections for selections in groups.values() if len(selections) >= MANY]
 
 
-def _selection(view: ViewSink) -> Selection | None:
+def _to_selection(view: ViewSink) -> Selection | None:
+    """The view as a selection; None if it is none, has no key, or has a condition that Arrow cannot evaluate."""
     node = view.plan.root
     items: tuple[int | None, ...] = tuple(range(len(node.columns)))
     if isinstance(node, Project):
@@ -105,5 +107,7 @@ def _selection(view: ViewSink) -> Selection | None:
         return None
     fields = dict(delta_fields(node.columns))
     conditions = [compiled.compile(text, fields, "boolean") for text in texts]
-    there = tuple(c for c in conditions if c is not None)
-    return Selection(view, node, picked, there) if len(there) == len(conditions) else None
+    compiled_conditions = tuple(c for c in conditions if c is not None)
+    if len(compiled_conditions) < len(conditions):
+        return None
+    return Selection(view, node, picked, compiled_conditions)

@@ -1,11 +1,11 @@
-"""A table's delta over an assigned range, read inside a task.
+"""Reads a table's delta for an assignment, inside a task.
 
-    delta(T, [start, end))  =  rows after (+1)  -  rows before (-1)      of every entry in the range
-    delta(T, [nothing, c))  =  the rows of T at cut c, each +1           what a new view is built from
-    delta(part of T)        =  that of the part's keys, and the rows of those that come into it (`parts.py`)
+    delta(T, [start, end))  =  rows after (+1) and rows before (-1)      of every log entry in the range
+    delta(T, [None, c))     =  the rows of T at cut c, each +1           to build a new view
+    delta(part of T)        =  the delta of keys in the part, and all rows of keys added to it (`parts.py`)
 
-A range costs its own size, never the table's. With `net`, rows that a later operation of the range takes
-back are left away.
+Reading a range costs its own size, independent of the table. `net` drops rows that a later operation of the range
+deletes again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Batches = Iterator[pa.RecordBatch]
 def read_delta(
     store: Store, table: TableDef, nodes: Sequence[int], covered: Assignment, positions: Sequence[int], *, net: bool
 ) -> Batches:
-    """Chosen columns as `_0`, `_1`, ... and `_weight`, node after node."""
+    """The delta's columns at `positions` as `_0`, `_1`, ..., then `_weight`; node by node."""
     names = [*(column(i) for i in range(len(positions))), WEIGHT]
     for node in nodes:
         for batch in _read(store, table, node, covered, positions, net):
@@ -44,27 +44,27 @@ def _read(
     if covered.part is None and not net:
         yield from store.deltas(table, node, start, end, positions)
         return
-    wanted = [*positions, *(p for p in table.positions if p not in positions)]
-    batches = list(store.deltas(table, node, start, end, wanted))
+    with_key = [*positions, *(p for p in table.positions if p not in positions)]
+    batches = list(store.deltas(table, node, start, end, with_key))
     if batches:
         batch = pa.concat_batches(batches)
         if covered.part is not None:
-            batch = covered.part.only_loaded(batch, table, node, wanted, store.key_limit)
-        batch = _net(batch, table, wanted) if net else batch
-        yield batch.select([*range(len(positions)), len(wanted)])
+            batch = covered.part.only_loaded(batch, table, node, with_key, store.key_limit)
+        batch = _drop_cancelled(batch, table, with_key) if net else batch
+        yield batch.select([*range(len(positions)), len(with_key)])
     if covered.part is not None:
         for batch in covered.part.coming_rows(store, table, node, covered.end, positions):
             yield batch.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int8()), batch.num_rows))
 
 
-def _net(batch: pa.RecordBatch, table: TableDef, positions: list[int]) -> pa.RecordBatch:
-    """Per key only its first row if that was taken away, and its last if that was added.
+def _drop_cancelled(batch: pa.RecordBatch, table: TableDef, positions: list[int]) -> pa.RecordBatch:
+    """Keeps, for each key, its first row if deleted and its last row if inserted.
 
-    A node's log has a key's changes in order, and each takes away what the one before added: all
-    between the first and the last cancels out.
+    A node's log has the changes of a key in order, and each deletes the row that the one before inserted. So all rows
+    between the first and the last cancel out.
     """
     weights = batch.column(WEIGHT).to_numpy()
-    if (weights > 0).all():  # only new rows: each key once
+    if (weights > 0).all():  # only inserts: each key occurs once
         return batch
     keys = table.keys.encode([batch.column(positions.index(p)) for p in table.positions], batch.num_rows)
     ids, distinct = group_ids(keys)

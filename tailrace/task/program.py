@@ -1,12 +1,12 @@
-"""What one Spark task does: operators one after another on Arrow tables, and the writes of all of them at the end.
+"""The program of a Spark task: operators on Arrow tables, run in order, and all their writes at the end.
 
     read ─► where ─► select ─► keep(join) ─► where ─► keep(aggregate) ─► select ─► keep(view)
-    fed  ─────────────────────────┘             (each operator once, however many use what it gives)
+    fed  ─────────────────────────┘             (each operator runs once, even if several use its output)
 
-A hop between Spark and Python costs more than most operators do on a small delta. So a task goes on for as
-long as it can: the log is read, expressions are evaluated and states are kept in the same task; Spark's own
-operators come in where an expression needs them or rows must go to another task. Each shard gets all its
-writes in one transaction; answers that may come out differently when computed again get theirs before (`Settle`).
+A hop between Spark and Python costs more than most operators do on a small delta. So one task does as much as
+possible: it reads the log, evaluates expressions and maintains states. Spark runs an operator itself only if an
+expression needs Spark or if rows must go to another task. Each shard gets all its writes in one transaction, except
+answers that may differ when recomputed: `Settle` writes those earlier.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.delta import SHARD, WEIGHT
 from tailrace.rules.arrow.compiled import Expression
-from tailrace.rules.before import Before, Rule, spread
-from tailrace.rules.reset import instead
-from tailrace.sent_errors import sending
+from tailrace.rules.before import Before, Rule, split_by_shard
+from tailrace.rules.reset import replace_contents
+from tailrace.sent_errors import send_errors
 from tailrace.store.base import Store, Write
 from tailrace.store.reference import StoreRef
-from tailrace.task.assignment import Assignment, Handed
+from tailrace.task.assignment import Assignment, AssignmentSource
 from tailrace.task.log_reader import read_delta
 from tailrace.task.totals import Totals
 
-APPLYING = 4  # shards that one task commits at a time
-EMITTED = 200_000  # rows in a batch that goes back to Spark
+APPLYING = 4  # shards that one task commits in parallel
+EMITTED = 200_000  # rows in a batch that is returned to Spark
 INPUT = "_input"
 
 Tables = Sequence[pa.Table | None]
@@ -53,49 +53,49 @@ class Task:
     writes: dict[int, Write]
 
     def keep(self, writes: Sequence[Write]) -> None:
-        """Hold writes until the end; a state that two operators share is written once."""
+        """Collects writes until the end of the task. A state that two operators share is written once."""
         for write in writes:
             if len(write.keys) and write.state not in self.work.fixed:
                 self.writes.setdefault(write.state, write)
 
-    def settle(self, writes: Sequence[Write], shards: Sequence[int]) -> bool:
-        """Apply writes now, in each of these shards if only to say that nothing changes; False if any had the epoch."""
-        return all(self.apply(self.parts([w for w in writes if w.state not in self.work.fixed], shards)))
+    def apply_now(self, writes: Sequence[Write], shards: Sequence[int]) -> bool:
+        """Applies writes at once, and marks the epoch in all of `shards`; False if any shard already had the epoch."""
+        return all(self.apply(self.split([w for w in writes if w.state not in self.work.fixed], shards)))
 
-    def parts(self, writes: Iterable[Write], shards: Sequence[int] = ()) -> dict[int, list[Write]]:
-        """Writes by shard; those of views that are recomputed take the place of all that there was."""
+    def split(self, writes: Iterable[Write], shards: Sequence[int] = ()) -> dict[int, list[Write]]:
+        """Splits writes by shard; `shards` get a write even if it is empty. With `reset` a write replaces its state."""
         parts: dict[int, list[Write]] = {}
         for write in writes:
             nothing = Write.of(write.state, [], [], [])
-            for shard, part in {**dict.fromkeys(shards, nothing), **dict(spread(write))}.items():
+            for shard, part in {**dict.fromkeys(shards, nothing), **dict(split_by_shard(write))}.items():
                 if self.work.reset:
-                    part = instead(self.before.shard(shard), part)
+                    part = replace_contents(self.before.shard(shard), part)
                 elif self.work.blank:
                     part = replace(part, olds=None)
                 parts.setdefault(shard, []).append(part)
         return parts
 
     def apply(self, parts: Mapping[int, Sequence[Write]]) -> list[bool]:
-        """Write the parts; for each shard whether it took any of them."""
-        with ThreadPoolExecutor(APPLYING) as pool:  # a durable commit waits for the disk: shards wait side by side
+        """Applies writes by shard; returns for each shard whether it accepted any of them."""
+        with ThreadPoolExecutor(APPLYING) as pool:  # in parallel: a durable commit waits for the disk
             epoch, keep, term = self.work.epoch, self.work.keep, self.work.term
             jobs = [pool.submit(partial(self.store.shard(n).apply, epoch, w, keep, term)) for n, w in parts.items()]
             return [job.result() for job in jobs]
 
 
 class Operator(Protocol):
-    """A table from tables; None is a delta without rows."""
+    """Makes a table from tables. None is a delta without rows."""
 
     def run(self, inputs: Tables, task: Task) -> pa.Table | None: ...
 
 
 class Linear:
-    """An operator that can do some rows without knowing the others."""
+    """Marks an operator that processes each row independently of the others."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """The delta of a table."""
+    """Reads the delta of a table."""
 
     table: TableDef
     positions: tuple[int, ...]
@@ -106,7 +106,7 @@ class Read:
         return _with_weights(pa.Table.from_batches(batches)) if batches else None
 
     def stream(self, task: Task) -> Iterator[pa.Table]:
-        """The same, some rows at a time."""
+        """Like `run`, about EMITTED rows at a time."""
         batches, rows = [], 0
         for batch in read_delta(task.store, self.table, task.nodes, task.work, self.positions, net=self.net):
             batches.append(batch)
@@ -120,7 +120,7 @@ class Read:
 
 @dataclass(frozen=True)
 class ReadTotals:
-    """Sums of a table's delta by group."""
+    """Reads the delta of a table and sums it by group."""
 
     table: TableDef
     positions: tuple[int, ...]
@@ -128,13 +128,13 @@ class ReadTotals:
 
     def run(self, inputs: Tables, task: Task) -> pa.Table | None:
         batches = read_delta(task.store, self.table, task.nodes, task.work, self.positions, net=False)
-        found = list(self.totals.over(batches))
-        return pa.Table.from_batches(found) if found else None
+        sums = list(self.totals.over(batches))
+        return pa.Table.from_batches(sums) if sums else None
 
 
 @dataclass(frozen=True)
 class Fed:
-    """Rows that Spark sent; `number` says which of its frames they are of."""
+    """Rows that Spark passes to the task; `number` is the number of their DataFrame."""
 
     number: int
 
@@ -153,7 +153,7 @@ class Where(Linear):
 
 @dataclass(frozen=True)
 class Select(Linear):
-    """Expressions under their names, and `_weight` as it was."""
+    """Evaluates named expressions; `_weight` is unchanged."""
 
     items: tuple[tuple[str, Expression], ...]
 
@@ -167,14 +167,16 @@ class Select(Linear):
 
 @dataclass(frozen=True)
 class Merge:
+    """UNION ALL."""
+
     def run(self, inputs: Tables, task: Task) -> pa.Table | None:
-        there = [t for t in inputs if t is not None]
-        return pa.concat_tables(there) if there else None
+        tables = [t for t in inputs if t is not None]
+        return pa.concat_tables(tables) if tables else None
 
 
 @dataclass(frozen=True)
 class Seed:
-    """One row of NULLs with weight 0, by which the one group of an aggregate without GROUP BY comes to be."""
+    """One row of NULLs with weight 0. It creates the single group of an aggregate without GROUP BY."""
 
     schema: pa.Schema
 
@@ -185,9 +187,9 @@ class Seed:
 
 @dataclass(frozen=True)
 class Keep:
-    """An operator with state: its rule on the deltas of its inputs.
+    """An operator with state: applies its delta rule to the deltas of its inputs.
 
-    `by` are, for each input, the columns whose hash says in which of the `shards` a row belongs.
+    `by` are, for each input, the columns whose hash determines the shard of a row, out of `shards`.
     """
 
     rule: Rule
@@ -198,7 +200,7 @@ class Keep:
     def run(self, inputs: Tables, task: Task) -> pa.Table | None:
         if not any(t is not None and t.num_rows for t in inputs):
             return None
-        out = self._step([self._placed(t, n) for n, t in enumerate(inputs)], task)
+        out = self._step([self._place(t, n) for n, t in enumerate(inputs)], task)
         return out if out is not None and out.num_rows else None
 
     def _step(self, deltas: Sequence[pa.Table], task: Task) -> pa.Table | None:
@@ -206,39 +208,41 @@ class Keep:
         task.keep(writes)
         return out
 
-    def _placed(self, rows: pa.Table | None, number: int) -> pa.Table:
-        wanted = self.inputs[number]
+    def _place(self, rows: pa.Table | None, number: int) -> pa.Table:
+        """Casts the rows of an input to its schema and adds their shards."""
+        schema = self.inputs[number]
         if rows is None:
-            rows = wanted.empty_table()
-        elif rows.schema != wanted:  # whether elements of nested values may be NULL is written differently by Spark
-            rows = rows.select(wanted.names).cast(wanted)
+            rows = schema.empty_table()
+        elif rows.schema != schema:  # Spark declares the nullability of nested elements differently
+            rows = rows.select(schema.names).cast(schema)
         if SHARD in rows.column_names:
             return rows.combine_chunks()
-        return sharded(rows, self.by[number], self.shards).combine_chunks()
+        return add_shards(rows, self.by[number], self.shards).combine_chunks()
 
 
 @dataclass(frozen=True)
 class Settle(Keep):
-    """An operator whose answers may come out differently when computed again: they are written at once.
+    """An operator with state whose answers may have other bits when recomputed, so it writes them at once.
 
-    Two tasks of a job may compute the same answers, or a task and the one that is run in its place. Whatever is made
-    of an answer is made of the one that stands: in each shard that of whoever came first.
+    Two tasks may compute the same answers: tasks of two views that share the state, or a task and its retry. In each
+    shard the answers of the first task are final. A task that comes second drops its own answers, reads the stored
+    ones and continues with those.
     """
 
     def _step(self, deltas: Sequence[pa.Table], task: Task) -> pa.Table | None:
         out, writes = self.rule.step(deltas, task.before)
         shards = sorted({shard for delta in deltas for shard in delta.column(SHARD).unique().to_pylist()})
-        if not task.settle(writes, shards):
-            task.before.renew()
+        if not task.apply_now(writes, shards):
+            task.before.reopen()
             out, _ = self.rule.step(deltas, task.before)
         return out
 
 
 @dataclass(frozen=True)
 class Program:
-    """Operators in the order of the work, each with the numbers of its inputs; `roots` give the task's rows.
+    """Operators in execution order, each with the numbers of its inputs; `roots` are those whose rows are returned.
 
-    `feeds` are the columns of each frame that Spark sends in, tagged when there are several.
+    `feeds` are the columns of each DataFrame that Spark passes in. Several are unioned, with the number in INPUT.
     """
 
     operators: tuple[tuple[Operator, tuple[int, ...]], ...]
@@ -248,7 +252,7 @@ class Program:
 
     @property
     def streams(self) -> bool:
-        """Whether rows can be done without knowing the others: a delta that is read and passed on."""
+        """Whether the program can run on a few rows at a time: one read, followed by linear operators."""
         linear = all(isinstance(o, Linear) for o, _ in self.operators[1:])
         return isinstance(self.operators[0][0], Read) and linear and len(self.roots) == 1
 
@@ -260,64 +264,66 @@ class Program:
             if self.streams:
                 read = self.operators[0][0]
                 assert isinstance(read, Read)
-                for first in read.stream(task):
-                    yield from self._emitted(self._results(task, [first]))
+                for rows_read in read.stream(task):
+                    yield from self._to_batches(self._run_operators(task, [rows_read]))
             else:
-                yield from self._emitted(self._results(task, []))
-            parts = task.parts(task.writes.values())
+                yield from self._to_batches(self._run_operators(task, []))
+            parts = task.split(task.writes.values())
         faults.point("task.apply")
         task.apply(parts)
         faults.point("task.applied")
 
-    def _results(self, task: Task, known: list[pa.Table | None]) -> list[pa.Table | None]:
+    def _run_operators(self, task: Task, known: list[pa.Table | None]) -> list[pa.Table | None]:
+        """The result of each operator; `known` are those of the first ones."""
         results = list(known)
         for operator, inputs in self.operators[len(known) :]:
             results.append(operator.run([results[i] for i in inputs], task))
         return results
 
-    def _emitted(self, results: list[pa.Table | None]) -> Iterator[pa.RecordBatch]:
+    def _to_batches(self, results: list[pa.Table | None]) -> Iterator[pa.RecordBatch]:
         for root in self.roots:
             table = results[root]
             if table is not None and table.num_rows:
                 yield from table.select(self.output.names).cast(self.output).to_batches(max_chunksize=EMITTED)
 
     def _fed(self, rows: Sequence[pa.RecordBatch]) -> list[pa.Table | None]:
-        there = [b for b in rows if b.num_rows]
-        if not there:
+        batches = [b for b in rows if b.num_rows]
+        if not batches:
             return [None] * len(self.feeds)
-        whole = pa.Table.from_batches(there)
+        union = pa.Table.from_batches(batches)
         if len(self.feeds) == 1:
-            return [whole]
+            return [union]
         fed = []
         for number, names in enumerate(self.feeds):
-            picked = whole.filter(pc.equal(whole.column(INPUT), number))
+            picked = union.filter(pc.equal(union.column(INPUT), number))
             columns = [picked.column(n if n == SHARD else fed_name(number, n)) for n in names]
             fed.append(pa.Table.from_arrays(columns, names=list(names)))
         return fed
 
 
-def sharded(rows: pa.Table, by: Sequence[str], shards: int) -> pa.Table:
-    """Rows with the shard that each belongs to by its values in some columns."""
+def add_shards(rows: pa.Table, by: Sequence[str], shards: int) -> pa.Table:
+    """Appends the column `_shard`: the hash of the columns `by`, modulo `shards`."""
     return rows.append_column(SHARD, pa.array(hash_buckets([rows.column(n) for n in by], shards, rows.num_rows)))
 
 
 def fed_name(number: int, name: str) -> str:
-    """What a column of one of several frames is called while they travel together."""
+    """The name of a DataFrame's column in the union of several DataFrames."""
     return f"i{number}{name}"
 
 
 def run(
-    batches: Iterator[pa.RecordBatch], program: Program, store: StoreRef, nodes: int, handed: Handed
+    batches: Iterator[pa.RecordBatch], program: Program, store: StoreRef, nodes: int, source: AssignmentSource
 ) -> Iterator[pa.RecordBatch]:
-    """A task whose rows come from Spark; what else it reads, it reads of all nodes."""
-    return sending(lambda: program.run(store.open(), handed.take(), range(nodes), list(batches)))
+    """Runs a task that gets rows from Spark. If it also reads tables, it reads them from all nodes."""
+    return send_errors(lambda: program.run(store.open(), source.take(), range(nodes), list(batches)))
 
 
-def read(program: Program, store: StoreRef, nodes: Sequence[int], handed: Handed) -> Iterator[pa.RecordBatch]:
-    """A task that reads all its rows itself."""
-    return sending(lambda: program.run(store.open(), handed.take(), nodes, ()))
+def read(program: Program, store: StoreRef, nodes: Sequence[int], source: AssignmentSource) -> Iterator[pa.RecordBatch]:
+    """Runs a task that reads all its rows from the logs of `nodes`."""
+    return send_errors(lambda: program.run(store.open(), source.take(), nodes, ()))
 
 
 def _with_weights(rows: pa.Table) -> pa.Table:
+    """Casts the last column, the weights, to 64 bits."""
     at = rows.num_columns - 1
     return rows.set_column(at, WEIGHT, rows.column(at).cast(pa.int64()))

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace import types
 from tailrace.catalog.definition import ViewDef
-from tailrace.plan.binding import Query
+from tailrace.plan.binding import BoundQuery
 from tailrace.spark.frames import WEIGHT_COLUMN, query_rows, view_rows
 from tailrace.spark.session import session
 from tailrace.store.base import Store
@@ -37,7 +37,7 @@ _EQUAL_FLOATS = (
 )
 
 
-def verify(spark: SparkSession, store: Store, view: ViewDef, query: Query, pin: Pin) -> Report:
+def verify(spark: SparkSession, store: Store, view: ViewDef, query: BoundQuery, pin: Pin) -> Report:
     """Compares a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut."""
     fresh = session(spark)
     report = _compare(fresh, store, query_rows(fresh, store, query, pin.cut), view, pin)

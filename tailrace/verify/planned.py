@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace.delta import column
-from tailrace.plan.binding import Query
+from tailrace.plan.binding import BoundQuery
 from tailrace.plan.nodes import (
     Aggregate,
     Filter,
@@ -42,7 +42,7 @@ def leaves_ties_open(root: Node) -> bool:
     return any(isinstance(n, Aggregate | Window | TopK) and not is_decided(n) for n in walk(root))
 
 
-def planned_rows(spark: SparkSession, store: Store, root: Node, query: Query, cut: Cut) -> DataFrame:
+def planned_rows(spark: SparkSession, store: Store, root: Node, query: BoundQuery, cut: Cut) -> DataFrame:
     """The result of a view's plan over the tables of its store at a cut."""
     tables = {t.name: table_rows(spark, store, t, cut) for t in query.tables.values()}
     return Planned(spark, tables).frame(lower_plan(root))

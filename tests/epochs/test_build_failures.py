@@ -19,7 +19,7 @@ import tailrace as tr
 from tailrace.catalog import construction
 from tailrace.database.progress import Step
 from tailrace.errors import BuildFailed, Corrupt, StoreFull, TailraceError
-from tailrace.sent_errors import sending
+from tailrace.sent_errors import send_errors
 from tailrace.spark.failures import FAILURES, epoch_failed, is_hopeless, is_outside
 
 PAIRS = "CREATE MATERIALIZED VIEW pairs AS SELECT l.id, r.id AS other FROM a l JOIN a r ON l.g = r.g"
@@ -179,7 +179,7 @@ def failing(error: Exception) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
         raise error
         yield
 
-    return lambda batches: sending(work)
+    return lambda batches: send_errors(work)
 
 
 def full(what: str) -> StoreFull:

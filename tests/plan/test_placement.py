@@ -1,4 +1,4 @@
-"""Placement: where the rows of a delta arise, by how the store places keys."""
+"""Placement: on which shard delta rows are produced, depending on how the store assigns keys to nodes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tailrace.types import Column
 ORDERS = Scan("orders", 1, (Column("id", "bigint"), Column("cust", "bigint")), (0,), (1, 0))
 
 
-def test_changes_are_logged_where_the_shard_of_the_primary_key_is() -> None:
+def test_a_colocated_scan_is_placed_by_the_primary_key() -> None:
     assert placement(Filter(ORDERS, "_0 > 1")) == (1,)
 
 
-def test_a_store_that_does_not_hash_keys_logs_changes_anywhere() -> None:
+def test_without_colocation_a_scan_has_no_placement() -> None:
     anywhere = replace(ORDERS, colocated=False)
     assert placement(Filter(anywhere, "_0 > 1")) is None
     assert view_place(anywhere) == (1,), "a view is still sharded by its key"
@@ -24,5 +24,5 @@ def test_a_store_that_does_not_hash_keys_logs_changes_anywhere() -> None:
     assert not begins_zone(replace(by_id, input=ORDERS))
 
 
-def test_the_placement_is_not_part_of_what_a_relation_is() -> None:
+def test_colocation_is_not_part_of_the_fingerprint() -> None:
     assert replace(ORDERS, colocated=False).fingerprint == ORDERS.fingerprint

@@ -1,4 +1,4 @@
-"""Epochs are divided among tasks where that pays, by what their views do with a row."""
+"""Epochs run in several tasks if that pays off, given the cost of a row in their views."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
         yield database
 
 
-def test_what_an_operation_costs_a_view(db: tr.Database) -> None:
+def test_cost_of_an_operation_for_a_view(db: tr.Database) -> None:
     for number, query in enumerate(QUERIES):
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
     views = db._catalog.views
-    found = {view.sql: view.sink.plan.cost for view in views.values() if view.sink is not None}
-    assert [found[views[f"v{number}"].sql] for number in range(len(QUERIES))] == list(QUERIES.values())
+    costs = {view.sql: view.sink.plan.cost for view in views.values() if view.sink is not None}
+    assert [costs[views[f"v{number}"].sql] for number in range(len(QUERIES))] == list(QUERIES.values())
 
 
 @pytest.mark.parametrize(
@@ -47,32 +47,32 @@ def test_what_an_operation_costs_a_view(db: tr.Database) -> None:
         ([Cost(1, False)] * 100, 1_000),
         ([Cost(1, True)], 1_000_000),
         ([Cost(50, True)], 20_000),
-        ([Cost(50, True)] * 100, 18_020),  # each would have an exchange of its own
+        ([Cost(50, True)] * 100, 18_020),  # each view has an exchange of its own
     ],
 )
-def test_how_many_operations_one_task_takes_on(costs: list[Cost], most: int) -> None:
+def test_most_operations_for_one_task(costs: list[Cost], most: int) -> None:
     assert fits_one_task(costs, most, SMALL)
     assert not fits_one_task(costs, most + 1, SMALL)
     assert not fits_one_task(costs, 0, -1)
 
 
-def test_tables_that_did_not_change_do_not_count(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_views_of_unchanged_tables_do_not_count(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    task_counts: list[int] = []
     original = protocol.Stages
 
-    def counted(*given: Any) -> Any:
-        asked.append(given[2])
+    def spied(*given: Any) -> Any:
+        task_counts.append(given[2])
         return original(*given)
 
-    monkeypatch.setattr(protocol, "Stages", counted)
+    monkeypatch.setattr(protocol, "Stages", spied)
     db.sql("CREATE TABLE b (id INT PRIMARY KEY, g INT)")
     db.sql("CREATE MATERIALIZED VIEW light AS SELECT id FROM a WHERE v > 1")
     db.sql("CREATE MATERIALIZED VIEW heavy AS SELECT x.id, y.id AS other FROM b x JOIN b y ON x.g = y.g")
     db._epochs.small = 20
-    asked.clear()
+    task_counts.clear()
     db.table("a").put_many([{"id": i, "g": 0, "v": i, "f": 0.0} for i in range(20)])
     db.refresh()
-    assert asked == [1]
+    assert task_counts == [1]
     db.table("b").put_many([{"id": i, "g": i} for i in range(20)])
     db.refresh()
-    assert asked == [1, 2]
+    assert task_counts == [1, 2]

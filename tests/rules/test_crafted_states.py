@@ -1,4 +1,4 @@
-"""States of aggregates that are damaged: an error of ours, never another, and no answer that takes for ever."""
+"""Damaged states of aggregates and arrangements: rules raise `Corrupt` or answer, and always terminate."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ SPREADS = [moments(np.zeros(n, int), 1, NUMBERS[:n], np.ones(n, int))[0].to_byte
 @crafted
 @given(damaged(SUMS))
 def test_a_damaged_sum_of_doubles(data: bytes) -> None:
-    found = survives(lambda: exact.from_bytes(data))
-    if not isinstance(found, Corrupt):
-        exact.to_double(found)
-        exact.to_bytes(exact.add(found, found))
+    decoded = survives(lambda: exact.from_bytes(data))
+    if not isinstance(decoded, Corrupt):
+        exact.to_double(decoded)
+        exact.to_bytes(exact.add(decoded, decoded))
 
 
 @crafted
 @given(damaged(SPREADS))
 def test_damaged_moments(data: bytes) -> None:
-    found = survives(lambda: Moments.from_bytes(data))
-    if not isinstance(found, Corrupt):
-        found.spread()
-        survives((found + found).to_bytes)
+    decoded = survives(lambda: Moments.from_bytes(data))
+    if not isinstance(decoded, Corrupt):
+        decoded.spread()
+        survives((decoded + decoded).to_bytes)
 
 
-class Held:
-    """Shards before the epoch that hold what they are told to, whatever is asked for."""
+class FixedEntries:
+    """A `Before` that returns the given entries for any key or range."""
 
     def __init__(self, entries: dict[int, list[tuple[bytes, bytes]]]) -> None:
         self._entries = entries
 
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        held = [value for _, value in self._entries.get(state, [])]
-        return {key: held[i % len(held)] for i, key in enumerate(keys)} if held else {}
+        values = [value for _, value in self._entries.get(state, [])]
+        return {key: values[i % len(values)] for i, key in enumerate(keys)} if values else {}
 
     def values(self, state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-        found = self.get_many(state, keys.to_pylist())
-        return pa.array([found.get(key) for key in keys.to_pylist()], pa.large_binary())
+        values = self.get_many(state, keys.to_pylist())
+        return pa.array([values.get(key) for key in keys.to_pylist()], pa.large_binary())
 
     def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
         yield from ((prefix, [value for _, value in self._entries.get(state, [])]) for prefix in prefixes)
@@ -74,7 +74,7 @@ RULE = Accumulate(
 
 
 def delta(sign: int) -> pa.Table:
-    """Rows that come, or those same rows on their way out."""
+    """Three rows, inserted (1) or deleted (-1)."""
     return pa.table(
         {
             "_0": ["a", "b", "b"],
@@ -89,26 +89,26 @@ def delta(sign: int) -> pa.Table:
     )
 
 
-def kept(rule: Any, rows: pa.Table) -> dict[int, list[tuple[bytes, bytes]]]:
-    """What the states hold once the rows have come."""
-    _, writes = rule.step([rows], Held({}))
+def entries_after(rule: Any, rows: pa.Table) -> dict[int, list[tuple[bytes, bytes]]]:
+    """The entries of the rule's states after a first delta."""
+    _, writes = rule.step([rows], FixedEntries({}))
     return {w.state: list(zip(w.keys.to_pylist(), w.values.to_pylist(), strict=True)) for w in writes}
 
 
-def test_what_is_not_damaged_is_taken() -> None:
-    found, writes = RULE.step([delta(1)], Held(kept(RULE, delta(1))))
-    assert found is not None
+def test_undamaged_states_are_accepted() -> None:
+    out, writes = RULE.step([delta(1)], FixedEntries(entries_after(RULE, delta(1))))
+    assert out is not None
     assert {w.state for w in writes} == {1, 2}
 
 
 @settings(crafted, max_examples=150)
 @given(st.data())
 def test_damaged_accumulators_and_values(data: st.DataObject) -> None:
-    held = kept(RULE, delta(1))
+    entries = entries_after(RULE, delta(1))
     state = data.draw(st.sampled_from([1, 2]))
-    valid = [value for _, value in held[state]]
-    held[state] = [(key, data.draw(damaged(valid))) for key, _ in held[state]]
-    survives(lambda: RULE.step([delta(data.draw(st.sampled_from([1, -1])))], Held(held)))
+    valid = [value for _, value in entries[state]]
+    entries[state] = [(key, data.draw(damaged(valid))) for key, _ in entries[state]]
+    survives(lambda: RULE.step([delta(data.draw(st.sampled_from([1, -1])))], FixedEntries(entries)))
 
 
 @pytest.mark.parametrize("key", [None, (0,)], ids=["bag", "keyed"])
@@ -117,10 +117,10 @@ def test_damaged_accumulators_and_values(data: st.DataObject) -> None:
 def test_a_damaged_arrangement(key: tuple[int, ...] | None, data: st.DataObject) -> None:
     arranged = Arranged(3, (Column("id", "bigint"), Column("name", "string")), key, (1,), KEY_LIMIT)
     rows = pa.table({"_0": [1, 2], "_1": ["a", "b"], "_weight": pa.array([1, 1], pa.int64()), "_shard": [0, 0]})
-    net = arranged.net(rows)
+    net = arranged.encode_net(rows)
     keys = arranged.entry_keys(net)
-    write = arranged.writes(net, keys, Held({}))
+    write = arranged.make_write(net, keys, FixedEntries({}))
     valid = write.values.to_pylist()
-    held = Held({3: [(k, data.draw(damaged(valid))) for k in keys.to_pylist()]})
-    survives(lambda: arranged.fetch(net.groups.to_pylist(), held))
-    survives(lambda: arranged.writes(net, keys, held))
+    before = FixedEntries({3: [(k, data.draw(damaged(valid))) for k in keys.to_pylist()]})
+    survives(lambda: arranged.fetch(net.groups.to_pylist(), before))
+    survives(lambda: arranged.make_write(net, keys, before))

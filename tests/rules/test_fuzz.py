@@ -14,7 +14,7 @@ from tailrace_fuzz.scenarios import PER_STORE, scenario
 SEED, QUERIES = "suite", 200
 # Features that views may not have yet, and refusals that are meant: any other is a failure.
 NOT_YET: tuple[str, ...] = ()
-MEANT = {"an outer, semi or anti join with a condition that is no equality, over nested types"}
+MEANT = {"an outer, semi or anti join with a condition other than an equality, over nested types"}
 MOST_INVALID = 2  # of a store's queries, those that Spark itself may refuse
 
 

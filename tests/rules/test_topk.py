@@ -1,4 +1,4 @@
-"""The rule of top-k against a sorted list, on a real shard, without Spark; and what it reads."""
+"""The top-k rule on a real shard, without Spark: compared with a sorted list, and the number of entries it reads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from tailrace.delta import SHARD, WEIGHT
 from tailrace.plan.nodes import Order, Scan, TopK
-from tailrace.rules.before import Before, spread
-from tailrace.rules.sink import positional
+from tailrace.rules.before import Before, split_by_shard
+from tailrace.rules.sink import positional_schema
 from tailrace.rules.topk import First
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import KEY_LIMIT, LmdbStore
@@ -26,7 +26,7 @@ Row = tuple[Any, ...]
 
 
 class Counted(Before):
-    """Counts the entries that a rule reads by scanning."""
+    """Counts the entries that a rule scans."""
 
     entries = 0
 
@@ -41,7 +41,7 @@ class Counted(Before):
 
 
 class Shard:
-    """One shard, and the first rows of its partitions as the deltas so far say."""
+    """One shard, and the answer so far: the sum of all emitted deltas."""
 
     def __init__(self, path: Path, rule: First) -> None:
         settings.create(path, settings.Settings(map_size=1 << 28))
@@ -50,39 +50,39 @@ class Shard:
         self.read = 0
 
     def step(self, changes: list[tuple[Row, int]]) -> None:
-        """An epoch, done twice, as after a crash: the second time gives the same and writes nothing."""
+        """Runs an epoch twice, as after a crash. The second run must emit the same delta."""
         self.epoch += 1
-        schema = positional(COLUMNS).append(pa.field(WEIGHT, pa.int64()))
+        schema = positional_schema(COLUMNS).append(pa.field(WEIGHT, pa.int64()))
         columns = list(zip(*((*row, weight) for row, weight in changes), strict=True)) or [()] * len(schema)
         delta = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
         delta = delta.append_column(SHARD, pa.array([0] * delta.num_rows, pa.int32()))
-        outs = []
+        emitted = []
         for _ in range(2):
             with Counted(self.store, self.epoch) as before:
                 out, writes = self.rule.step([delta], before)
-            parts = [part for write in writes for _, part in spread(write)]
+            parts = [part for write in writes for _, part in split_by_shard(write)]
             self.store.shard(0).apply(self.epoch, parts, self.epoch - 1)
             assert out is not None
-            outs.append(Counter({tuple(r.values())[:-1]: r[WEIGHT] for r in out.to_pylist()}))
-        assert outs[0] == outs[1]
+            emitted.append(Counter({tuple(r.values())[:-1]: r[WEIGHT] for r in out.to_pylist()}))
+        assert emitted[0] == emitted[1]
         self.read = before.entries
-        self.answer.update(outs[0])
+        self.answer.update(emitted[0])
         assert min(self.answer.values(), default=0) >= 0
         self.answer = +self.answer
 
 
-def place(row: Row, order: Order, ties: tuple[int, ...]) -> list[Any]:
-    """What Python must compare by to sort as ORDER BY does, then by the ties."""
-    found: list[Any] = []
+def sort_key(row: Row, order: Order, ties: tuple[int, ...]) -> list[Any]:
+    """A Python sort key that sorts as ORDER BY does, then by the ties."""
+    key: list[Any] = []
     for position, ascending, nulls_first in (*order, *((p, True, True) for p in ties)):
         value = row[position]
-        found.append((value is not None) == nulls_first)
+        key.append((value is not None) == nulls_first)
         if isinstance(value, str):
             code = [b + 1 for b in value.encode()] + [0]
-            found.append(code if ascending else [-b for b in code])
+            key.append(code if ascending else [-b for b in code])
         else:
-            found.append([0 if value is None else value if ascending else -value])
-    return found
+            key.append([0 if value is None else value if ascending else -value])
+    return key
 
 
 def expected(rows: Counter[Row], rule: First) -> Counter[Row]:
@@ -91,7 +91,7 @@ def expected(rows: Counter[Row], rule: First) -> Counter[Row]:
         partitions.setdefault(tuple(row[p] for p in rule.input.by), []).append(row)
     answer: Counter[Row] = Counter()
     for members in partitions.values():
-        members.sort(key=lambda row: place(row, rule.input.order, rule.input.ties))
+        members.sort(key=lambda row: sort_key(row, rule.input.order, rule.input.ties))
         end = None if rule.limit is None else rule.offset + rule.limit
         for number, row in list(enumerate(members, 1))[rule.offset : end]:
             answer[(*row, number) if rule.numbered else row] += 1
@@ -114,14 +114,14 @@ CASES: dict[str, tuple[bool, tuple[int, ...], Order, int, int | None, bool]] = {
 }
 
 
-def make_rule(keyed: bool, partition: tuple[int, ...], order: Order, *asked: Any) -> First:
+def make_rule(keyed: bool, partition: tuple[int, ...], order: Order, *limits: Any) -> First:
     source = Scan("t", 1, COLUMNS, (0,), (0, 1, 2, 3))
     if not keyed:
         source = Scan("t", 1, (*COLUMNS, Column("key", "int")), (4,), (0, 1, 2, 3))
-    return First.of(TopK(source, partition, order, *asked), STATE, KEY_LIMIT)
+    return First.of(TopK(source, partition, order, *limits), STATE, KEY_LIMIT)
 
 
-def random_value(rng: random.Random, long: bool) -> Row:
+def random_values(rng: random.Random, long: bool) -> Row:
     text = rng.choice([None, "", "a", "ab", "\0", "b" * 3])
     if long and rng.random() < 0.8:
         text = "x" * 205 + rng.choice("ab") * rng.choice([1, 3, 20, 200]) + rng.choice("abc")
@@ -144,7 +144,7 @@ def test_first_rows_equal_those_of_a_sorted_list(case: str, tmp_path: Path) -> N
         rows = +rows
         taken = {row[0] for row in rows}
         for number in rng.sample([i for i in range(30) if not keyed or i not in taken], rng.randrange(1, 5)):
-            p, n, s = random_value(rng, "long" in case)
+            p, n, s = random_values(rng, "long" in case)
             row, weight = (number if keyed else number % 2, p, n, s), 1 if keyed else rng.randrange(1, 4)
             changes.append((row, weight))
             rows[row] += weight
@@ -153,7 +153,7 @@ def test_first_rows_equal_those_of_a_sorted_list(case: str, tmp_path: Path) -> N
         assert shard.answer == expected(rows, rule), f"epoch {epoch}"
 
 
-def test_a_large_partition_is_not_read(tmp_path: Path) -> None:
+def test_a_large_partition_is_not_read_as_a_whole(tmp_path: Path) -> None:
     rule = make_rule(True, (1,), BY_N, 2, 5, False)
     shard = Shard(tmp_path / "s", rule)
     shard.step([((i, "p", i, None), 1) for i in range(100_000)])

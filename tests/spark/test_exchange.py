@@ -1,4 +1,4 @@
-"""What is packed in one task is unpacked in the task of its shard, whatever its columns."""
+"""Rows packed in one task are unpacked in the task of their shard, for columns of all types."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def test_rows_arrive_at_the_task_of_their_shard(piece: int, monkeypatch: pytest.
     schema = ROWS.schema.append(pa.field(SHARD, pa.int32()))
     arrived = 0
     for number in range(4):
-        mine = packed.filter(pc.equal(packed.column(SHARD), number))
-        rows = Unpack(schema).run([mine], TASK)
+        task_packed = packed.filter(pc.equal(packed.column(SHARD), number))
+        rows = Unpack(schema).run([task_packed], TASK)
         assert rows is not None
         shards = rows.column(SHARD).to_numpy()
         assert (shards % 4 == number).all()
         assert (shards == hash_buckets([rows.column("_0")], 8)).all()
-        wanted = ROWS.filter(pa.array(hash_buckets([ROWS.column("_0")], 8) % 4 == number))
-        assert rows.drop_columns([SHARD]).to_pylist() == wanted.to_pylist()
+        expected = ROWS.filter(pa.array(hash_buckets([ROWS.column("_0")], 8) % 4 == number))
+        assert rows.drop_columns([SHARD]).to_pylist() == expected.to_pylist()
         arrived += rows.num_rows
     assert arrived == ROWS.num_rows
 
 
-def test_large_deltas_go_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_deltas_are_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "PIECE", 2000)
     packed = Pack(ROWS.schema, ("_0",), shards=2, tasks=2).run([ROWS], TASK)
     assert packed is not None
@@ -55,7 +55,7 @@ def test_large_deltas_go_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert packed.column(PACKED).num_chunks == len(sizes)
 
 
-def test_wide_rows_that_stand_together_go_in_pieces_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adjacent_wide_rows_are_sent_in_pieces_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "PIECE", 2000)
     rows = pa.table({"_0": ["x"] * 4000 + ["x" * 1000] * 10, WEIGHT: [1] * 4010})
     packed = Pack(rows.schema, (WEIGHT,), shards=1, tasks=1).run([rows], TASK)
@@ -66,7 +66,7 @@ def test_wide_rows_that_stand_together_go_in_pieces_too(monkeypatch: pytest.Monk
     assert arrived.drop_columns([SHARD]) == rows
 
 
-def test_columns_are_sent_as_the_other_side_reads_them() -> None:
+def test_columns_are_cast_to_the_schema_of_the_receiver() -> None:
     rows = pa.table({WEIGHT: pa.array([1, -1], pa.int8()), "_0": pa.array([5, 6], pa.int32())})
     schema = pa.schema([("_0", pa.int64()), (WEIGHT, pa.int64())])
     arrived = Unpack(schema.append(pa.field(SHARD, pa.int32()))).run(
@@ -76,7 +76,7 @@ def test_columns_are_sent_as_the_other_side_reads_them() -> None:
     assert arrived.select(schema.names).to_pylist() == [{"_0": 5, WEIGHT: 1}, {"_0": 6, WEIGHT: -1}]
 
 
-def test_nothing_is_sent_of_nothing() -> None:
+def test_empty_deltas_are_not_sent() -> None:
     pack = Pack(ROWS.schema, ("_0",), 2, 2)
     assert pack.run([None], TASK) is None
     assert pack.run([ROWS.slice(0, 0)], TASK) is None

@@ -1,4 +1,4 @@
-"""Many selections of one table share what they have in common, and come out as if each were alone."""
+"""Many selections of one table are maintained together and give the same rows as if maintained alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tailrace.store.base import Write
 
 SELECTIONS = (
     *(f"SELECT id, g, n FROM a WHERE {c}" for c in ("g >= 1", "g < 2", "n > 0 AND g IS NOT NULL", "g + n > 1")),
-    # by columns that are not shown
+    # conditions on columns that are not selected
     *(
         f"SELECT id, g, n FROM a WHERE {c}"
         for c in ("h = 'a'", "h < 'b'", "h > 'a' AND g > 0", "length(h) = 1", "h IS NULL")
@@ -36,14 +36,14 @@ OTHERS = (
 
 
 @pytest.mark.parametrize("small", [100_000, -1], ids=["one-task", "all-shards"])
-def test_selections_that_show_the_same_go_together(
+def test_selections_with_equal_columns_are_maintained_together(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
-    together: list[int] = []
+    group_sizes: list[int] = []
     original = Compiler._fanned_out
 
     def spied(self: Compiler, selections: Any) -> Any:
-        together.append(len(selections))
+        group_sizes.append(len(selections))
         return original(self, selections)
 
     monkeypatch.setattr(Compiler, "_fanned_out", spied)
@@ -58,25 +58,25 @@ def test_selections_that_show_the_same_go_together(
                 random_step(rng, model, "a", 13)
             db.refresh()
             model.check()
-        model.update("a", {"id": next(iter(model.tables["a"]))[0], "t": None})  # changes nothing that is shown
+        model.update("a", {"id": next(iter(model.tables["a"]))[0], "t": None})  # changes no selected column
         db.refresh()
         model.check()
-        together.clear()
+        group_sizes.clear()
         model.put("b", [{"id": 1}])
         db.refresh()
-        assert together == []  # its table did not change
+        assert group_sizes == []  # the table of the selections did not change
         db._epochs._frames.clear()
         random_step(rng, model, "a", 13)
         db.refresh()
         model.check()
-        assert together == [4, 5]
+        assert group_sizes == [4, 5]
         assert all(report.ok for report in map(db.verify, db.views()))
 
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.sampled_from([-1, 1]), st.booleans()), max_size=12)
 
 
-def _written(make: Any) -> tuple[Any, ...] | str:
+def _try_write(make: Any) -> tuple[Any, ...] | str:
     try:
         write: Write = make()
     except Corrupt as error:
@@ -86,14 +86,14 @@ def _written(make: Any) -> tuple[Any, ...] | str:
 
 
 @given(ROWS)
-def test_what_a_view_takes_is_what_it_would_have_alone(rows: list[tuple[int, int, int, bool]]) -> None:
+def test_a_view_writes_the_same_rows_as_alone(rows: list[tuple[int, int, int, bool]]) -> None:
     keys = pa.array([b"%d" % key for key, _, _, _ in rows], pa.large_binary())
     encoded = pa.array([b"%d/%d" % (key, value) for key, value, _, _ in rows], pa.large_binary())
     weights = np.array([weight for _, _, weight, _ in rows], dtype=np.int64)
-    mask = np.array([wanted for _, _, _, wanted in rows], dtype=bool)
+    mask = np.array([picked for _, _, _, picked in rows], dtype=bool)
     at, fresh = order(keys)
     sorted_ = Sorted(at, keys.take(pa.array(at)), encoded.take(pa.array(at)), weights[at], np.cumsum(fresh))
-    picked = pa.array(np.flatnonzero(mask))
-    alone = keys.take(picked), encoded.take(picked)
-    wanted = _written(lambda: keyed_write(7, *alone, net_keyed(*alone, weights[mask])))
-    assert _written(lambda: sorted_.write(7, mask[at])) == wanted
+    picked_at = pa.array(np.flatnonzero(mask))
+    alone = keys.take(picked_at), encoded.take(picked_at)
+    expected = _try_write(lambda: keyed_write(7, *alone, net_keyed(*alone, weights[mask])))
+    assert _try_write(lambda: sorted_.write(7, mask[at])) == expected

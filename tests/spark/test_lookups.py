@@ -1,4 +1,4 @@
-"""Joins one side of which did not change are looked up where the changes are, and come out the same."""
+"""If only one side of a join changed, its task looks the other side up (`Lookup`), with the same result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailrace.spark.compile import Compiler
 VIEWS = (
     "SELECT a.id, b.id AS other, a.n, b.h FROM a JOIN b ON a.g = b.g",
     "SELECT b.id, a.id AS other FROM b JOIN a ON a.g = b.g AND a.h = b.h WHERE a.n < 5",
-    "SELECT a.g, b.h FROM a JOIN b ON a.g <=> b.g",  # without a key: rows are counted
+    "SELECT a.g, b.h FROM a JOIN b ON a.g <=> b.g",  # without a key: rows are stored with weights
     "SELECT a.id, a.x, b.p FROM a JOIN b ON a.n = b.id",
     "SELECT b.h, COUNT(*) AS n, SUM(a.p) AS total FROM a JOIN b ON a.g = b.g GROUP BY b.h",
     "SELECT a.id, b.id AS second, c.id AS third, c.tag FROM a JOIN b ON a.g = b.g JOIN c ON b.h = c.h",
@@ -24,9 +24,7 @@ VIEWS = (
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_one_side_changes_or_the_other_or_both(
-    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_changes_of_either_side_or_both(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     looked_up: list[str] = []
     original = Compiler._looked_up
 
@@ -44,7 +42,7 @@ def test_one_side_changes_or_the_other_or_both(
             db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
         db._epochs.small = -1
         for changed in ("a", "b", "ab", "c", "a", "bc", "b"):
-            db._epochs._frames.clear()  # all are compiled again
+            db._epochs._frames.clear()  # forces compilation
             looked_up.clear()
             for name in changed * 4:
                 random_step(rng, model, name, 13)
@@ -54,7 +52,7 @@ def test_one_side_changes_or_the_other_or_both(
         assert all(report.ok for report in map(db.verify, db.views()))
 
 
-def test_what_is_looked_up_needs_no_exchange(tmp_path: Path, spark: Any) -> None:
+def test_a_lookup_needs_no_exchange(tmp_path: Path, spark: Any) -> None:
     with wide_store(tmp_path / "s", spark, "ab") as db:
         db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS[0]}")
         view = db._catalog.views["v"]
@@ -64,15 +62,15 @@ def test_what_is_looked_up_needs_no_exchange(tmp_path: Path, spark: Any) -> None
         db._epochs.small = -1
         db.table("a").put_many([{"id": i, "g": i % 3} for i in range(9)])
         db.refresh()
-        (kept,) = [k.frame for k in db._epochs._frames.values() if k.frame is not None and not k.reusable]
-        plan = kept._jdf.queryExecution().executedPlan().toString()
-        assert plan.count("Exchange") == 1, "the arrangement's alone"
+        (frame,) = [k.frame for k in db._epochs._frames.values() if k.frame is not None and not k.reusable]
+        plan = frame._jdf.queryExecution().executedPlan().toString()
+        assert plan.count("Exchange") == 1, "only that of the arrangement"
         assert len(db.view("v").scan()) == 27
         assert db.view("v").get((4, 7)) == {"id": 4, "other": 7, "n": None, "h": None}
         assert db.verify("v").ok
 
 
-def test_a_lookup_done_twice_is_done_once(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_lookup_is_applied_once(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with wide_store(tmp_path / "s", spark, "ab") as db:
         db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS[0]}; CREATE MATERIALIZED VIEW w AS {VIEWS[1]}")
         model = Model(db)

@@ -1,4 +1,4 @@
-"""Finding Java, and saying so when there is none."""
+"""Finding Java, and the error if there is none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert "does not run" in error.value.reason
 
 
-def test_a_java_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", "1.8.0_392")))
     new = fake_java(tmp_path / "new", "17.0.9")
     monkeypatch.setenv("PATH", f"{new / 'bin'}:/usr/bin:/bin")
@@ -42,5 +42,5 @@ def test_the_wrapper_drops_the_module_that_a_small_jdk_lacks(tmp_path: Path) -> 
     java.write_text('#!/bin/sh\nfor a in "$@"; do echo "[$a]"; done\n')
     java.chmod(0o755)
     command = [str(_wrapped(tmp_path) / "bin" / "java"), "-a b", "--add-modules=jdk.incubator.vector", "-Xmx1g"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert said.stdout.split("\n")[:-1] == ["[-a b]", "[-Xmx1g]"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.split("\n")[:-1] == ["[-a b]", "[-Xmx1g]"]

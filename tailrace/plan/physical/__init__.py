@@ -1,1 +1,1 @@
-"""What runs: the lowered plan, the states it keeps, where its rows are placed, and what it costs."""
+"""The physical plan of a view: lowered operators, their states, the placement of rows on shards, and the cost."""

@@ -1,7 +1,7 @@
-"""Which state each operator keeps, named so that operators of different views can share it.
+"""Which states each operator keeps. Equal states have equal fingerprints, so views share them.
 
-An arrangement's fingerprint is made of the relation it holds and the columns it is sorted by; not of the
-operator that asked for it, nor of any view.
+A fingerprint depends on the relation that the state holds and on the columns it is sorted by, not on the operator or
+the view that needs it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ RuleName = Literal["additive", "extreme", "distinct", "generic"]
 
 Stateful = Join | Aggregate | Window | TopK  # the operators that keep state
 
-# Digits of a decimal up to which neither Spark's own sum nor value times weight can overflow 38 digits.
+# Most digits of a decimal for which neither Spark's SUM nor value * weight can overflow 38 digits.
 WIDE = 28
-# Digits after the point up to which a wider decimal is summed in two parts, whole and fraction.
+# Most fraction digits of a wider decimal that is summed in two parts, integer and fraction.
 SPLIT = 6
-# Digits of a decimal up to which sum / count keeps every digit that Spark's AVG shows.
+# Most digits of a decimal for which sum / count has every digit of Spark's AVG.
 AVERAGED = 18
 SPREADS = ("std", "stddev", "stddev_pop", "stddev_samp", "var_pop", "var_samp", "variance")
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """State of an operator: what is held (`kind`), of which node (`of`, its fingerprint), sorted by what."""
+    """A state of an operator: what it holds (`kind`), of which node (`of`, a fingerprint), sorted by which columns."""
 
     fingerprint: str
     kind: Kind
@@ -45,7 +45,7 @@ def _arrangement(kind: Kind, of: Node, by: Key, *more: Any) -> Arrangement:
 
 
 def join_arrangements(node: Join) -> tuple[Arrangement, Arrangement]:
-    """The rows of both sides, each by its join columns; rows with a NULL are kept only where NULLs match."""
+    """The rows of both sides by join columns. A row with a NULL there is kept only if the equality is null-safe."""
     return (
         _arrangement("rows", node.left, node.left_on, node.null_safe),
         _arrangement("rows", node.right, node.right_on, node.null_safe),
@@ -53,18 +53,18 @@ def join_arrangements(node: Join) -> tuple[Arrangement, Arrangement]:
 
 
 def aggregate_arrangements(node: Aggregate) -> tuple[Arrangement, dict[int, Arrangement]]:
-    """The accumulators of each group, and for each column whose values must be known, those by group."""
+    """The accumulators by group, and the values by group of each column that MIN, MAX or COUNT(DISTINCT) needs."""
     accumulators = _arrangement("accumulators", node.input, node.groups, [[c.sql, c.type] for c in node.calls])
-    held = {
+    values = {
         call.args[0]: _arrangement("values", node.input, (*node.groups, call.args[0]))
         for call in node.calls
         if rule(call, node.input.columns) in ("extreme", "distinct")
     }
-    return accumulators, held
+    return accumulators, values
 
 
 def generic_arrangements(node: Aggregate) -> tuple[Arrangement, Arrangement]:
-    """The rows of each group, and what the aggregate last said of it."""
+    """The rows by group, and the last answer of each group."""
     return (
         _arrangement("rows", node.input, node.groups, (True,) * len(node.groups)),
         _arrangement("outputs", node, tuple(range(len(node.groups)))),
@@ -72,7 +72,7 @@ def generic_arrangements(node: Aggregate) -> tuple[Arrangement, Arrangement]:
 
 
 def window_arrangements(node: Window) -> tuple[Arrangement, Arrangement]:
-    """The rows of each partition, and those rows with the values that the windows last had."""
+    """The rows by partition, and the same rows with their last window values."""
     return (
         _arrangement("rows", node.input, node.partition, (True,) * len(node.partition)),
         _arrangement("outputs", node, node.partition),
@@ -80,21 +80,21 @@ def window_arrangements(node: Window) -> tuple[Arrangement, Arrangement]:
 
 
 def top_arrangement(node: TopK) -> Arrangement:
-    """The rows of each partition in order, however many of them are asked for."""
+    """All rows by partition and order. Independent of the limit, so views with different limits share it."""
     by = (*node.partition, *(p for p, _, _ in node.order))
     return _arrangement("ordered", node.input, by, node.partition, node.order)
 
 
 def arrangements(root: Node) -> list[tuple[Node, list[Arrangement]]]:
     """The stateful nodes of a lowered plan, inputs first, each once, with the states that each keeps."""
-    found: dict[str, tuple[Node, list[Arrangement]]] = {}
+    states: dict[str, tuple[Node, list[Arrangement]]] = {}
     for node in walk(root):
         if isinstance(node, Stateful):
-            found[node.fingerprint] = node, _kept(node)
-    return list(found.values())
+            states[node.fingerprint] = node, _states_of(node)
+    return list(states.values())
 
 
-def _kept(node: Stateful) -> list[Arrangement]:
+def _states_of(node: Stateful) -> list[Arrangement]:
     if isinstance(node, Join):
         return list(dict.fromkeys(join_arrangements(node)))
     if isinstance(node, Window):
@@ -108,15 +108,15 @@ def _kept(node: Stateful) -> list[Arrangement]:
 
 
 def is_generic(node: Aggregate) -> bool:
-    """Whether any call needs the rows of its group; then all are computed from those."""
+    """Whether any call needs the rows of its group. Then all calls are computed from the rows."""
     return any(rule(c, node.input.columns) == "generic" for c in node.calls)
 
 
 def rule(call: Call, input_columns: Sequence[Column]) -> RuleName:
     """How a call is maintained.
 
-    additive: what changed is added. extreme, distinct: the group's values are kept in order.
-    generic: the rows of the group are aggregated again.
+    additive: the delta is added to an accumulator. extreme, distinct: the group's values are stored in order.
+    generic: Spark aggregates all rows of the group again.
     """
     types = [input_columns[p].type for p in call.args]
     if call.function in ("min", "max") and len(types) == 1 and is_scalar(types[0]):

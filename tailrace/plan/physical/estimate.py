@@ -1,11 +1,11 @@
-"""How a view is brought up to date: by deltas, by recomputing it, or by whichever is cheaper.
+"""Estimates whether applying deltas or recomputing a view is cheaper (policy `auto`).
 
     deltas     = Σ over the plan's scans   2 · operations(table) · (1 + Σ DELTA(operator) above the scan)
     recompute  = Σ over the plan's scans       rows(table)       · (1 + Σ 1               above the scan)  +  overhead
 
-The unit is a row handled in bulk. An operation is two rows (before and after); a stateful operator costs a
-row of a delta what it must look up, and a row of a recomputation one write. Rough on purpose: the two
-are far apart nearly always, and near each other it does not matter which is taken.
+The unit is one row processed in bulk. An operation is two rows (before and after). A stateful operator costs a delta
+row its lookups, and a recomputed row one write. The estimate is rough on purpose: the two costs are nearly always far
+apart, and if they are close, either choice is fine.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from tailrace.plan.nodes import Node, Scan
 from tailrace.plan.physical.physical_plan import PhysicalPlan
 from tailrace.plan.policy import Way
 
-# What a row of a delta costs at an operator, by the kind of state it must look into.
+# Cost of a delta row at an operator, by the kind of state that it looks up.
 DELTA = {"accumulators": 1, "values": 2, "rows": 3, "ordered": 3, "outputs": 8}
-# Rows that could be handled in the time a recomputation takes before its first row: a job of its own.
+# Fixed cost of a recomputation, in rows: it is a Spark job of its own.
 OVERHEAD = 20_000
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Costs in rows handled."""
+    """Costs, in rows processed."""
 
     deltas: int
     recompute: int
@@ -40,7 +40,7 @@ class Estimate:
 def estimate(
     plan: PhysicalPlan, operations: Mapping[int, int], rows: Mapping[int, int], overhead: int = OVERHEAD
 ) -> Estimate:
-    """What an epoch with so many operations on each table costs a view whose tables have so many rows."""
+    """The costs of an epoch for a view, given the operations and the rows of each table, by table id."""
     kinds = {node.fingerprint: [a.kind for a in kept] for node, kept in plan.arrangements}
 
     def cost(node: Node, delta: int, bulk: int) -> tuple[int, int]:

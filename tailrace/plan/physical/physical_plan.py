@@ -1,4 +1,4 @@
-"""The physical plan of a view: what its epochs run. A view carries it from its definition on."""
+"""The physical plan of a view: what its epochs run. It is part of the view's definition."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tailrace.types import Column
 
 @dataclass(frozen=True)
 class PhysicalPlan:
-    """A view's plan (`logical`), and what runs for it (`root`), sharded by the columns at `place`."""
+    """A view's logical plan and its lowered form (`root`). The view is sharded by the columns at `place`."""
 
     logical: Node
     place: Key
 
     @cached_property
     def root(self) -> Node:
-        """The plan, lowered to the operators that delta rules maintain."""
+        """The plan, lowered to operators that have delta rules."""
         return lower_plan(self.logical)
 
     @property
@@ -31,7 +31,7 @@ class PhysicalPlan:
 
     @property
     def key(self) -> Key | None:
-        """The key of the view. Lowering may lose sight of it."""
+        """The key of the view. From the logical plan, because lowering may lose the key."""
         return self.logical.key
 
     @cached_property
@@ -41,7 +41,7 @@ class PhysicalPlan:
 
     @cached_property
     def arrangements(self) -> list[tuple[Node, list[Arrangement]]]:
-        """The stateful operators, inputs first, each once, with the states that each keeps."""
+        """The stateful operators, inputs first, each once, with their states."""
         return arrangements(self.root)
 
     @cached_property
@@ -51,27 +51,27 @@ class PhysicalPlan:
 
     @cached_property
     def cost(self) -> Cost:
-        """What one operation costs the view."""
+        """What one operation on a table costs the view."""
         return cost(self.root, self.place)
 
     @cached_property
     def is_placed(self) -> bool:
-        """Whether the rows of the view arise in the shards where they are stored."""
+        """Whether delta rows are produced in the shards where they are stored, so that no shuffle is needed."""
         return placement(self.root) == self.place
 
     @cached_property
     def is_chunked(self) -> bool:
         """Whether the view may be built chunk by chunk.
 
-        Not with operators that recompute whole groups: each chunk would do so for most groups, and their answers in
-        between may differ in the last bits from what a shared state holds.
+        Not with operators that recompute whole groups: each chunk would recompute most groups, and the intermediate
+        answers may differ in the last bits from those in a shared state.
         """
         return all(a.kind != "outputs" for _, kept in self.arrangements for a in kept)
 
 
 @dataclass(frozen=True)
 class ViewSink:
-    """A view as epochs see it: the state of its rows, and its physical plan."""
+    """A view as seen by epochs: the state that holds its rows, and its physical plan."""
 
     state: int
     plan: PhysicalPlan

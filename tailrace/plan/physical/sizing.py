@@ -1,10 +1,11 @@
-"""Whether an epoch's work is divided among tasks.
+"""Decides whether an epoch runs in one task or in several.
 
     one task   if   operations x weight of the views   <=   SMALL x (1 + EXCHANGE x views with an exchange)
 
-Dividing work costs a fixed time: a little for more tasks, ten times as much for each view whose rows must go on to
-other tasks, because Spark plans that anew and runs one stage after another. It pays where what every operation costs,
-divided, outweighs it. The unit is what a selection does with one row, about 0.3 microseconds.
+Several tasks have a fixed cost: a small one for starting them, and about ten times that for each view whose rows must
+be shuffled to other tasks, because Spark plans a shuffle again for each epoch and runs one stage after another. Several
+tasks pay off if the work they share outweighs the fixed cost. The unit is the work of a selection on one row, about 0.3
+microseconds.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from tailrace.plan.physical.arrangements import is_generic
 from tailrace.plan.physical.slots import plan_slots
 from tailrace.plan.physical.zones import placement
 
-SMALL = 100_000  # rows of a selection, at which two tasks are as fast as one
-EXCHANGE = 9  # times as much as that for an exchange
-LINEAR, FLOATS, ROWS = 1, 10, 50  # weights of summing or passing on a row, of exact sums of floats, of keeping rows
+SMALL = 100_000  # rows of a selection for which two tasks are as fast as one
+EXCHANGE = 9  # cost of an exchange, in units of SMALL
+LINEAR, FLOATS, ROWS = 1, 10, 50  # work per row: pass on or sum; sum doubles exactly; store rows or values
 
 
 class Cost(NamedTuple):
-    """What one operation costs a view, and whether its rows have to go to other tasks."""
+    """The work of one operation for a view, and whether its rows must be shuffled to other tasks."""
 
     weight: int
     exchanges: bool
 
 
 def cost(root: Node, place: Key) -> Cost:
-    """What one operation costs a view with this lowered plan, sharded by the columns at `place`."""
+    """The cost of one operation for a view with this lowered plan, sharded by the columns at `place`."""
     stateful = [_weight(node) for node in walk(root) if isinstance(node, Aggregate | Join | TopK | Window)]
     return Cost(sum(stateful) or LINEAR, bool(stateful) or placement(root) != place)
 
@@ -44,6 +45,6 @@ def _weight(node: Aggregate | Join | TopK | Window) -> int:
 
 def fits_one_task(costs: Iterable[Cost], operations: int, small: int) -> bool:
     weight = exchanges = 0
-    for one in costs:
-        weight, exchanges = weight + one.weight, exchanges + one.exchanges
+    for view_cost in costs:
+        weight, exchanges = weight + view_cost.weight, exchanges + view_cost.exchanges
     return operations * weight <= small * (1 + EXCHANGE * exchanges)

@@ -1,12 +1,12 @@
-"""What an aggregate's calls need stored, and how their answers are had from it.
+"""Which accumulators an aggregate stores, and how its answers are computed from them.
 
     SUM(x)  = s if c > 0        s = Σ x · weight      c = Σ weight where x is not NULL
     AVG(x)  = s / c             COUNT(x) = c          COUNT(*) = n
     MIN(x)  = lo                MAX(x) = hi           COUNT(DISTINCT x) = d
     VAR_POP(x) = m / c          VAR_SAMP(x) = m / (c - 1)                            m = Σ (x - mean)²
 
-Contributions are Spark SQL over the input row, answers Spark SQL over the stored numbers: types, rounding
-and overflow are Spark's. Two calls that need the same number share it.
+Contributions are Spark SQL over the input row, answers are Spark SQL over the accumulators: types, rounding and
+overflow are Spark's. Calls that need the same accumulator share it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SYNONYMS = {"mean": "avg", "variance": "var_samp", "std": "stddev_samp", "stdde
 
 @dataclass(frozen=True)
 class Contribution:
-    """A number that each row adds: its SQL, and what it says when it is just a column's sum or count."""
+    """What each row adds to a sum: SQL and type. `plain`, if it is simply the sum or count of columns (by position)."""
 
     sql: str
     type: str
@@ -32,7 +32,11 @@ class Contribution:
 
 @dataclass
 class Slots:
-    """Numbers to store for one aggregate: SQL of the contributions, columns to keep values of, answers."""
+    """The accumulators of one aggregate.
+
+    `sums` are summed as they are. The others are input positions: of doubles summed exactly (`floats`), of variances
+    (`spreads`), of columns whose values are stored (`values`), and of those with MIN or MAX (`ends`).
+    """
 
     node: Aggregate
     sums: list[Contribution] = field(default_factory=list)
@@ -71,10 +75,10 @@ class Slots:
     def _spread(self, name: str, position: int, counted: str) -> str:
         if position not in self.spreads:
             self.spreads.append(position)
-        beyond = "" if name.endswith("pop") else " - 1"
-        answer = f"m{self.spreads.index(position)} / ({counted}{beyond})"
+        correction = "" if name.endswith("pop") else " - 1"
+        answer = f"m{self.spreads.index(position)} / ({counted}{correction})"
         answer = f"sqrt({answer})" if name.startswith("stddev") else answer
-        return f"CASE WHEN {counted}{beyond} > 0 THEN {answer} END"
+        return f"CASE WHEN {counted}{correction} > 0 THEN {answer} END"
 
     def _type(self, position: int) -> str:
         return self.node.input.columns[position].type
@@ -85,8 +89,8 @@ class Slots:
         return f"s{self.sums.index(contribution)}"
 
     def _count(self, args: tuple[int, ...]) -> str:
-        there = " AND ".join(f"_{a} IS NOT NULL" for a in args)
-        return self._sum(Contribution(f"CASE WHEN {there} THEN _weight ELSE 0L END", "bigint", ("count", args)))
+        not_null = " AND ".join(f"_{a} IS NOT NULL" for a in args)
+        return self._sum(Contribution(f"CASE WHEN {not_null} THEN _weight ELSE 0L END", "bigint", ("count", args)))
 
     def _total(self, position: int, *, average: bool) -> str:
         kind, column = self._type(position), f"_{position}"
@@ -98,7 +102,7 @@ class Slots:
             kind = f"decimal(38,{decimal[1]})"
             return self._sum(Contribution(f"CAST({signed} AS {kind})", kind, ("sum", (position,))))
         if kind in INTEGERS:
-            if average and kind == "bigint":  # Spark averages these as doubles, which do not overflow
+            if average and kind == "bigint":  # Spark averages bigints as doubles, which do not overflow
                 exact = f"CAST(CAST({column} AS DECIMAL(19,0)) * CAST(_weight AS DECIMAL(19,0)) AS DECIMAL(38,0))"
                 return self._sum(Contribution(exact, "decimal(38,0)"))
             return self._sum(Contribution(f"CAST({column} AS BIGINT) * _weight", "bigint", ("sum", (position,))))
@@ -107,7 +111,7 @@ class Slots:
         return f"f{self.floats.index(position)}"
 
     def _wide_total(self, column: str, scale: int) -> str:
-        """Σ floor(x) + Σ (x - floor(x)): neither part overflows before Spark's own sum would."""
+        """Σ floor(x) + Σ (x - floor(x)). Neither sum overflows before Spark's own SUM would."""
         parts = []
         for part, kind in (
             (f"floor({column})", "decimal(38,0)"),
@@ -125,5 +129,6 @@ class Slots:
 
 
 def plan_slots(node: Aggregate) -> tuple[Slots, list[str]]:
+    """The accumulators of an aggregate, and the SQL of each call's answer."""
     slots = Slots(node)
     return slots, slots.answers()

@@ -1,7 +1,7 @@
-"""Where rows are: the placement of a delta on shards, and the zones between which rows are shuffled.
+"""Placement: on which shard each delta row is produced, and the zones between which rows are shuffled.
 
-A stateful operator works in the shard that its key hashes to, so the rows of its delta arise there.
-What follows without changing those columns can stay there: that run of operators is a zone.
+A stateful operator works in the shard that its key hashes to, so its output rows are produced there. Operators that
+follow and keep those columns can run there too: such a run of operators is a zone.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tailrace.types import is_scalar
 
 
 def placement(node: Node) -> Key | None:
-    """Output positions whose hash, in this order, decides on which shard a delta row of `node` arises.
+    """Output positions whose hash, in this order, is the shard on which a delta row of `node` is produced.
 
-    None: it may arise anywhere. No positions at all: all rows arise on one shard.
+    None: on any shard. An empty tuple: all rows are produced on one shard.
     """
     match node:
         case Scan():
-            # Changes are logged on the node of the primary key. Other stores log them anywhere.
+            # A colocated store logs a change on the node that its primary key hashes to.
             if not node.colocated:
                 return None
-            return _moved(node.table_key, {p: i for i, p in reversed(list(enumerate(node.positions)))})
+            return _map_positions(node.table_key, {p: i for i, p in reversed(list(enumerate(node.positions)))})
         case Filter(source) | Generate(source):
             return placement(source)
         case Project(source, expressions):
@@ -54,10 +54,10 @@ def placement(node: Node) -> Key | None:
 
 
 def _projected(positions: Key | None, expressions: Sequence[str]) -> Key | None:
-    return _moved(positions, {column_of(e): i for i, e in reversed(list(enumerate(expressions)))})
+    return _map_positions(positions, {column_of(e): i for i, e in reversed(list(enumerate(expressions)))})
 
 
-def _moved(positions: Key | None, to: dict[int | None, int] | dict[int, int]) -> Key | None:
+def _map_positions(positions: Key | None, to: dict[int | None, int] | dict[int, int]) -> Key | None:
     if positions is None or not all(p in to for p in positions):
         return None
     return tuple(to[p] for p in positions)
@@ -65,8 +65,8 @@ def _moved(positions: Key | None, to: dict[int | None, int] | dict[int, int]) ->
 
 def _join_placement(node: Join) -> Key | None:
     if node.kind == "full" or node.condition is not None:
-        # Either side may be the padded one, and then its columns are NULL, not what the row was placed by. With a
-        # condition the join is made of several.
+        # FULL: the columns of either side may be padding, NULL instead of the join key that placed the row.
+        # With a condition the join is lowered to several joins.
         return None
     if node.kind == "right":
         return tuple(len(node.left.columns) + p for p in node.right_on)
@@ -74,9 +74,9 @@ def _join_placement(node: Join) -> Key | None:
 
 
 def origin(node: Node) -> Key | None:
-    """Output positions whose hash tells the node in whose log the changes of one table under `node` stand.
+    """Output positions whose hash is the node that logged the changes of one table under `node`.
 
-    Of a join those of the left table, or else of the right: it can stay there if only that table changed.
+    For a join: of the left table, or else of the right one. If only that table changed, no shuffle is needed.
     """
     match node:
         case Join(kind="inner", condition=None):
@@ -92,9 +92,9 @@ def origin(node: Node) -> Key | None:
 
 
 def view_place(root: Node) -> Key:
-    """Positions by which a view is sharded: where its rows arise if its key says so, else its whole key.
+    """Positions by which a view is sharded: those that place its delta rows if they are key columns, else its key.
 
-    Columns that are not of the key would let one key be on two shards.
+    Unsafe with other columns: rows with the same key could be on two shards.
     """
     key = root.key
     if key is None:
@@ -108,34 +108,30 @@ def view_place(root: Node) -> Key:
 
 @dataclass(frozen=True)
 class Zone:
-    """Operators between two shuffles. `by` are the positions, in `first`'s input, that rows are placed by."""
+    """Operators between two shuffles; `first` is the one that begins the zone."""
 
     number: int
     first: Node
 
-    @property
-    def is_source(self) -> bool:
-        return isinstance(self.first, Scan)
-
 
 def zones(root: Node) -> dict[str, Zone]:
-    """The zone of each node of a plan, by the node's fingerprint, numbered in the order of the work."""
-    found: dict[str, Zone] = {}
-    _number(root, found)
-    return found
+    """The zone of each node of a plan, by the node's fingerprint. Zones are numbered in execution order."""
+    zone_of: dict[str, Zone] = {}
+    _assign_zone(root, zone_of)
+    return zone_of
 
 
-def _number(node: Node, found: dict[str, Zone]) -> Zone:
-    if node.fingerprint not in found:
-        below = [_number(child, found) for child in node.inputs]
+def _assign_zone(node: Node, zone_of: dict[str, Zone]) -> Zone:
+    if node.fingerprint not in zone_of:
+        below = [_assign_zone(child, zone_of) for child in node.inputs]
         stays = below and all(zone == below[0] for zone in below) and not begins_zone(node)
-        number = 1 + max((zone.number for zone in found.values()), default=0)
-        found[node.fingerprint] = below[0] if stays else Zone(number, node)
-    return found[node.fingerprint]
+        number = 1 + max((zone.number for zone in zone_of.values()), default=0)
+        zone_of[node.fingerprint] = below[0] if stays else Zone(number, node)
+    return zone_of[node.fingerprint]
 
 
 def begins_zone(node: Node) -> bool:
-    """Whether the inputs of a node must be shuffled: it works by a key by which they are not placed."""
+    """Whether the inputs of a node must be shuffled, because they are not placed by the node's key."""
     match node:
         case Join():
             return True

@@ -24,7 +24,7 @@ from tailrace.codec.convert import key_values
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.weighted import split
 from tailrace.errors import BadKey, Corrupt
-from tailrace.plan.binding import Query
+from tailrace.plan.binding import BoundQuery
 from tailrace.spark.frames import WEIGHT_COLUMN, frame, query_rows
 from tailrace.store.base import Store
 from tailrace.store.pins import Pin
@@ -84,7 +84,9 @@ class Compared:
     findings: tuple[Finding, ...]
 
 
-def audit_rows(fresh: SparkSession, store: Store, view: ViewDef, query: Query, pin: Pin, picked: Picked) -> Compared:
+def audit_rows(
+    fresh: SparkSession, store: Store, view: ViewDef, query: BoundQuery, pin: Pin, picked: Picked
+) -> Compared:
     """Compare a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut."""
     found = _audited(query_rows(fresh, store, query, pin.cut), fresh, store, view, pin, picked)
     if not found.findings or view.root is None or not leaves_ties_open(view.root):
