@@ -46,11 +46,11 @@ COMMITTED: Kind[Committed] = Kind("committed", Committed)
 EPOCHS: Kind[EpochRecord] = Kind("epoch:", EpochRecord, expendable=True)
 
 
-def committed(store: Store) -> Committed:
+def read_committed(store: Store) -> Committed:
     return store.document(COMMITTED) or Committed(0, Cut(0, (0,) * store.nodes), 0.0)
 
 
-def key_of(epoch: int) -> str:
+def epoch_key(epoch: int) -> str:
     """The key of an epoch's record; keys sort as epochs do."""
     return f"{epoch:016d}"
 

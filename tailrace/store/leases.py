@@ -18,7 +18,7 @@ from msgspec import structs
 from tailrace.errors import Closed, StoreError
 from tailrace.store.base import Store
 from tailrace.store.documents import Count, Document, Kind
-from tailrace.store.processes import lives, me
+from tailrace.store.processes import is_process_alive, this_process
 
 DURATION = 60.0  # seconds from a renewal to the expiry
 RENEWAL = 15.0  # seconds between two renewals
@@ -36,9 +36,11 @@ class Lease(Document, frozen=True, kw_only=True):
 
     @property
     def is_alive(self) -> bool:
-        if {"pid": self.pid, "host": self.host, "started": self.started} == me():
+        if {"pid": self.pid, "host": self.host, "started": self.started} == this_process():
             return True  # this process removes its own leases, also after a jump of the clock
-        return (self.expires is None or time.time() < self.expires) and lives(self.pid, self.host, self.started)
+        return (self.expires is None or time.time() < self.expires) and is_process_alive(
+            self.pid, self.host, self.started
+        )
 
 
 LEASES: Kind[Lease] = Kind("lease:", Lease, expendable=True)
@@ -46,7 +48,7 @@ LEASES: Kind[Lease] = Kind("lease:", Lease, expendable=True)
 
 def fresh_lease() -> dict[str, object]:
     """The fields of a lease that this process takes now."""
-    return {**me(), "expires": time.time() + DURATION}
+    return {**this_process(), "expires": time.time() + DURATION}
 
 
 def is_leased(store: Store, key: str) -> bool:
@@ -55,7 +57,7 @@ def is_leased(store: Store, key: str) -> bool:
 
 
 @contextmanager
-def kept(store: Store, kind: Kind[L], key: str) -> Iterator[None]:
+def renewing(store: Store, kind: Kind[L], key: str) -> Iterator[None]:
     """Renew a lease, which the store already has, inside the block."""
     entry = (store, kind, key)
     _keeper.add(entry)

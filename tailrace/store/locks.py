@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from tailrace.store.base import Store
 from tailrace.store.documents import Count, Document, Kind
-from tailrace.store.processes import me
+from tailrace.store.processes import this_process
 
 PATIENCE = 600.0  # seconds that a change of the catalog waits for the epoch under way
 
@@ -105,12 +105,12 @@ class EpochLock:
     def _take_term(self) -> Term:
         """The newest term if it is this process's, else the next one: most epochs write nothing here."""
         newest = self._store.document(TERM)
-        if newest is not None and {"pid": newest.pid, "host": newest.host, "started": newest.started} == me():
+        if newest is not None and {"pid": newest.pid, "host": newest.host, "started": newest.started} == this_process():
             return newest
         return self._next_term(0 if newest is None else newest.burnt)
 
     def _next_term(self, burnt: int) -> Term:
         newest = self._store.document(TERM)
-        term = Term(1 if newest is None else newest.number + 1, **me(), burnt=burnt)
+        term = Term(1 if newest is None else newest.number + 1, **this_process(), burnt=burnt)
         self._store.change_documents({TERM.name: term}, expected={TERM.name: newest})
         return term

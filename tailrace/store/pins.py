@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tailrace.store.base import Cut, Store
-from tailrace.store.commits import committed
+from tailrace.store.commits import read_committed
 from tailrace.store.documents import Count, Kind
-from tailrace.store.leases import Lease, fresh_lease, kept
+from tailrace.store.leases import Lease, fresh_lease, renewing
 
 
 class PinDocument(Lease, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ def following(store: Store) -> Iterator[Follower]:
     key = str(uuid.uuid4())
     try:
         pin = _pin(store, PINS.at(key))
-        with kept(store, PINS, key):
+        with renewing(store, PINS, key):
             yield Follower(store, PINS.at(key), pin)
     finally:
         store.change_documents({PINS.at(key): None})
@@ -79,7 +79,7 @@ def _pin(store: Store, name: str) -> Pin:
 
 def committed_pin(store: Store) -> Pin:
     """The committed epoch and its cut, pinned by nobody."""
-    done = committed(store)
+    done = read_committed(store)
     return Pin(done.epoch, done.cut)
 
 
@@ -87,7 +87,7 @@ def _note(pin: Pin) -> PinDocument:
     return PinDocument(epoch=pin.epoch, cut=pin.cut, at=time.time(), **fresh_lease())  # type: ignore[arg-type]
 
 
-def oldest_pinned(store: Store) -> Pin | None:
+def find_oldest_pin(store: Store) -> Pin | None:
     """The oldest epoch a living reader needs; pins of dead processes are removed."""
     oldest: Pin | None = None
     for key, note in store.documents(PINS).items():
@@ -99,7 +99,7 @@ def oldest_pinned(store: Store) -> Pin | None:
     return oldest
 
 
-def standing(store: Store) -> list[dict[str, Any]]:
+def list_pins(store: Store) -> list[dict[str, Any]]:
     """What is kept for whom: all pins of living processes, the oldest first."""
     notes = [n for n in store.documents(PINS).values() if n.is_alive]
     listed = ({"epoch": n.epoch, "position": n.cut.position.number, "pid": n.pid, "at": n.at} for n in notes)

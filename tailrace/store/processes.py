@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 
-def me() -> dict[str, Any]:
+def this_process() -> dict[str, Any]:
     """This process, as others can find it again."""
-    return {"pid": os.getpid(), "host": socket.gethostname(), "started": _started(os.getpid())}
+    return {"pid": os.getpid(), "host": socket.gethostname(), "started": _start_time(os.getpid())}
 
 
-def lives(pid: int, host: str, started: int | None) -> bool:
+def is_process_alive(pid: int, host: str, started: int | None) -> bool:
     """Whether a process is alive, as far as this host can tell: it cannot tell of another host's."""
     if host != socket.gethostname():
         return True
-    if not there(pid):
+    if not pid_exists(pid):
         return False
     # the system reuses process ids: another process may have this one by now
-    return started is None or started == _started(pid)
+    return started is None or started == _start_time(pid)
 
 
-def there(pid: int) -> bool:
+def pid_exists(pid: int) -> bool:
     """Whether a process of this machine has the number."""
     try:
         os.kill(pid, 0)
@@ -34,7 +34,7 @@ def there(pid: int) -> bool:
     return True
 
 
-def _started(pid: int) -> int | None:
+def _start_time(pid: int) -> int | None:
     """When a process started, in the system's own count; None if it is over or the system does not say."""
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

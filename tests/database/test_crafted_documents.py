@@ -34,8 +34,8 @@ from tailrace.plan.nodes import (
     Window,
     WindowCall,
 )
-from tailrace.store.commits import committed
-from tailrace.store.pins import oldest_pinned, pinned
+from tailrace.store.commits import read_committed
+from tailrace.store.pins import find_oldest_pin, pinned
 from tailrace.types import Column
 
 CUT = [0, [0, 0]]
@@ -118,8 +118,8 @@ def read_all(db: tr.Database) -> list[Callable[[], Any]]:
         lambda: db._catalog.dependants("t"),
         lambda: db._catalog.states,
         lambda: store.count(db._catalog.table("t")),
-        lambda: store.trim(committed(store).cut),
-        lambda: oldest_pinned(store),
+        lambda: store.trim(read_committed(store).cut),
+        lambda: find_oldest_pin(store),
         lambda: construction.progress(store, "w"),
         lambda: records.recent(store),
         lambda: store.document(INTENT),

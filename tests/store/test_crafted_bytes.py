@@ -48,7 +48,7 @@ ROWS = [
     for i in range(40)
 ]
 BATCH = pa.RecordBatch.from_pylist(ROWS, TABLE.schema)
-IMAGES = log.images(TABLE, BATCH.slice(0, 10), BATCH)
+IMAGES = log.build_delta(TABLE, BATCH.slice(0, 10), BATCH)
 ENTRIES = [
     log.encode(7, 40, 3, IMAGES),
     log.encode(7, 1, 1, IMAGES.slice(0, 1)),
@@ -60,7 +60,7 @@ ENTRIES = [
 @given(damaged(ENTRIES))
 def test_a_damaged_log_entry_is_corrupt(value: bytes) -> None:
     def read() -> None:
-        log.rows_of(log.decode(1, 5, value), TABLE)
+        log.decode_rows(log.decode(1, 5, value), TABLE)
 
     assert value in ENTRIES or isinstance(survives(read), Corrupt)
 
@@ -71,19 +71,19 @@ def test_a_log_entry_made_to_match_its_checksum_is_checked_as_well(body: bytes) 
     value = struct.pack("<I", zlib.crc32(body)) + body
 
     def read() -> pa.RecordBatch:
-        return log.rows_of(log.decode(1, 5, value), TABLE)
+        return log.decode_rows(log.decode(1, 5, value), TABLE)
 
     found = survives(read)
     if isinstance(found, pa.RecordBatch):
         found.validate(full=True)
-        survives(lambda: log.befores([found], TABLE))
+        survives(lambda: log.rows_before([found], TABLE))
 
 
 @crafted
 @given(damaged([log.encode_note(1.5, 7, (3, 4)), log.encode_note(1.5, 7, ())]))
 def test_a_damaged_note(value: bytes) -> None:
     survives(lambda: log.decode_note(value))
-    survives(lambda: log.offset_of(value))
+    survives(lambda: log.decode_log_key(value))
 
 
 @crafted

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tailrace as tr
-from tailrace.store.lmdb.log import offset_of
+from tailrace.store.lmdb.log import decode_log_key
 from tailrace.verify.audit.findings import Finding
 
 Change = Callable[[bytes], bytes | None]
@@ -103,9 +103,9 @@ def log_entry(db: tr.Database, node: int, change: Change, number: int = 0) -> in
     with environment.write() as txn:
         with txn.cursor(named) as cursor:
             keys = [bytes(k) for k, _ in cursor.iternext()]
-        unapplied = [k for k in keys if offset_of(k)[0] == node and offset_of(k)[1] >= done]
+        unapplied = [k for k in keys if decode_log_key(k)[0] == node and decode_log_key(k)[1] >= done]
         _change(txn, named, unapplied[number], change)
-        return offset_of(unapplied[number])[1]
+        return decode_log_key(unapplied[number])[1]
 
 
 def base(db: tr.Database, database: str, key: bytes | None, change: Change) -> None:

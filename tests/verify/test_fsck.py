@@ -19,7 +19,7 @@ from tailrace.database.auditor import Auditor
 from tailrace.epochs.model import INTENT
 from tailrace.errors import EpochFailed
 from tailrace.store.inspection import Mark
-from tailrace.store.lmdb.shard import mark_bytes, mark_of
+from tailrace.store.lmdb.shard import decode_mark, encode_mark
 from tailrace.store.pins import pinned
 
 FEW = {"totals": damage.VIEWS["totals"], "bag": damage.VIEWS["bag"]}
@@ -38,9 +38,9 @@ def structure(db: tr.Database) -> dict[tuple[str, str], int]:
 
 def marked(**changed: int) -> damage.Change:
     def change(value: bytes) -> bytes:
-        mark = mark_of(value)
+        mark = decode_mark(value)
         assert mark is not None
-        return mark_bytes(Mark(**{**mark._asdict(), **changed}))
+        return encode_mark(Mark(**{**mark._asdict(), **changed}))
 
     return change
 

@@ -129,7 +129,7 @@ def acquire(path: Path, names: tuple[str, ...], map_size: int, durable: bool) ->
         env = _open.get(place)
         if env is None:
             try:
-                fresh = private.directory(path)
+                fresh = private.make_directory(path)
                 handle = lmdb.open(
                     str(path),
                     map_size=map_size,
@@ -141,7 +141,7 @@ def acquire(path: Path, names: tuple[str, ...], map_size: int, durable: bool) ->
                     mode=private.FILE,
                 )
                 if fresh:
-                    private.tighten(path / "data.mdb", path / "lock.mdb")
+                    private.restrict(path / "data.mdb", path / "lock.mdb")
                 handle.reader_check()
                 env = Environment(str(path), handle, {n: handle.open_db(n.encode()) for n in names})
             except (lmdb.Error, OSError) as error:

@@ -14,7 +14,7 @@ from tailrace.errors import TailraceError
 from tailrace.store.base import Cut
 from tailrace.store.inspection import UNREADABLE, Inspection, RowAudit, StateRecord
 from tailrace.store.lmdb import log
-from tailrace.store.lmdb.shard import Undo, mark_of, state_prefix, undo_epochs
+from tailrace.store.lmdb.shard import Undo, decode_mark, state_prefix, undo_epochs
 from tailrace.store.lmdb.store import COUNTS, LmdbStore, row_prefix, scan_prefix
 
 LAST = 2**64 - 1
@@ -39,7 +39,7 @@ class LmdbInspection(Inspection):
     def log(self, node: int) -> Iterator[tuple[int, bytes]]:
         """The entries of a node's log, by offset."""
         for key, value in scan_prefix(self._txn, self._databases["log"], struct.pack(">H", node)):
-            yield log.offset_of(key)[1], value
+            yield log.decode_log_key(key)[1], value
 
     def transaction_faults(self, committed: Cut) -> tuple[list[str], tuple[int, ...] | None]:
         faults: list[str] = []
@@ -77,7 +77,7 @@ class LmdbInspection(Inspection):
             try:
                 entry = log.decode(node, offset, value)
                 if entry.table in tables:
-                    log.rows_of(entry, tables[entry.table]).validate(full=True)
+                    log.decode_rows(entry, tables[entry.table]).validate(full=True)
                 expected = offset + entry.operations
             except UNREADABLE as error:
                 yield offset, explain(error)
@@ -137,7 +137,7 @@ def _record(txn: Any, undo: Any, marks: Any, state: int, filled: bool) -> StateR
     with txn.cursor(undo) as cursor:
         undos = tuple(undo_epochs(cursor, state, 0, LAST))
     damaged = {epoch: reason for epoch in undos if (reason := _undo_fault(txn, undo, state, epoch))}
-    return StateRecord(state, filled, value is not None, mark_of(value), undos, damaged)
+    return StateRecord(state, filled, value is not None, decode_mark(value), undos, damaged)
 
 
 def _states(txn: Any, db: Any) -> Iterator[int]:

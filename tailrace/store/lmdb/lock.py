@@ -18,7 +18,7 @@ from tailrace.store import documents
 from tailrace.store.lmdb import private
 from tailrace.store.lmdb.environment import translate
 from tailrace.store.locks import Holder, LockName
-from tailrace.store.processes import lives, me
+from tailrace.store.processes import is_process_alive, this_process
 
 _UNKNOWN = Holder("unknown", "just starting", "just now")
 
@@ -38,7 +38,7 @@ def held(directory: str, name: LockName, patience: float = 0.0) -> Iterator[None
     """Hold a lock of the store in a directory; `EpochsLocked` names its holder if it stays taken."""
     path = _path(directory, name)
     try:
-        descriptor = private.opened(path, os.O_RDWR | os.O_CREAT)
+        descriptor = private.open_file(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise translate(str(path), error) from error
     try:
@@ -52,7 +52,7 @@ def held(directory: str, name: LockName, patience: float = 0.0) -> Iterator[None
                     raise EpochsLocked(path=directory, **_noted_holder(descriptor)._asdict()) from None
                 time.sleep(0.02)
         since = datetime.now().isoformat(timespec="seconds")
-        note = _Note(**me(), command=Path(sys.argv[0] or "python").name, since=since)
+        note = _Note(**this_process(), command=Path(sys.argv[0] or "python").name, since=since)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, documents.encode(note), 0)
         try:
@@ -63,7 +63,7 @@ def held(directory: str, name: LockName, patience: float = 0.0) -> Iterator[None
         os.close(descriptor)
 
 
-def holder(directory: str, name: LockName) -> Holder | None:
+def read_holder(directory: str, name: LockName) -> Holder | None:
     """The living process that holds a lock, if any.
 
     Read from the lock file, where only a killed process leaves its note behind. Trying the lock instead would take it
@@ -73,7 +73,7 @@ def holder(directory: str, name: LockName) -> Holder | None:
         note = documents.decode("lock", _path(directory, name).read_bytes(), _Note)
     except (OSError, Corrupt):
         return None
-    return _shown(note) if lives(note.pid, note.host, note.started) else None
+    return _shown(note) if is_process_alive(note.pid, note.host, note.started) else None
 
 
 def _path(directory: str, name: LockName) -> Path:

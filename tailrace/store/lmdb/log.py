@@ -39,7 +39,7 @@ def log_key(node: int, offset: int) -> bytes:
     return _KEY.pack(node, offset)
 
 
-def offset_of(key: bytes) -> tuple[int, int]:
+def decode_log_key(key: bytes) -> tuple[int, int]:
     if len(key) != _KEY.size:
         raise Corrupt(where="the log", reason=f"a key of {len(key)} bytes is no offset")
     node, offset = _KEY.unpack(key)
@@ -69,12 +69,12 @@ def logged_schema(table: TableDef) -> pa.Schema:
     return table.schema.append(pa.field(WEIGHT, pa.int8()))
 
 
-def rows_of(entry: Entry, table: TableDef) -> pa.RecordBatch:
+def decode_rows(entry: Entry, table: TableDef) -> pa.RecordBatch:
     where = f"log entry of transaction {entry.transaction} for table {table.name!r}"
     return batches.read(entry.batch, logged_schema(table), where)
 
 
-def images(table: TableDef, before: pa.RecordBatch, after: pa.RecordBatch) -> pa.RecordBatch:
+def build_delta(table: TableDef, before: pa.RecordBatch, after: pa.RecordBatch) -> pa.RecordBatch:
     """The delta of a transaction: what was there, taken away; what is there, added."""
     weights = pa.concat_arrays(
         [
@@ -86,7 +86,7 @@ def images(table: TableDef, before: pa.RecordBatch, after: pa.RecordBatch) -> pa
     return pa.RecordBatch.from_arrays([*columns, weights], schema=logged_schema(table))
 
 
-def befores(entries: Sequence[pa.RecordBatch], table: TableDef) -> dict[bytes, bytes | None]:
+def rows_before(entries: Sequence[pa.RecordBatch], table: TableDef) -> dict[bytes, bytes | None]:
     """For each key that the entries (in log order) touch: its row before the first of them, None if absent.
 
     An entry has what it takes away before what it adds, so a key that comes first with a row that is added was absent.

@@ -18,8 +18,8 @@ from tailrace.store.lmdb import log
 from tailrace.store.lmdb.environment import Environment
 from tailrace.store.lmdb.inspect import LAST, LmdbInspection
 from tailrace.store.lmdb.scratch import scratch
-from tailrace.store.lmdb.shard import Undo, mark_bytes, mark_of, state_prefix, undo_epochs, undo_keys
-from tailrace.store.lmdb.store import LmdbStore, number_key
+from tailrace.store.lmdb.shard import Undo, decode_mark, encode_mark, state_prefix, undo_epochs, undo_keys
+from tailrace.store.lmdb.store import LmdbStore, transaction_key
 
 
 class LmdbRepairs(Repairs):
@@ -59,8 +59,8 @@ class LmdbRepairs(Repairs):
                     newest = max(newest, transaction)
             db = self._store.environment.databases["transactions"]
             for number in numbers:
-                txn.delete(number_key(number), db=db)
-            txn.put(number_key(newest), log.encode_note(time.time(), sum(ends), ends), db=db)
+                txn.delete(transaction_key(number), db=db)
+            txn.put(transaction_key(newest), log.encode_note(time.time(), sum(ends), ends), db=db)
         return Cut(newest, tuple(ends))
 
     def add_to_count(self, table: TableDef, rows: int) -> None:
@@ -72,7 +72,7 @@ class LmdbRepairs(Repairs):
 
 
 def _applied(value: bytes, epoch: int) -> bool:
-    mark = mark_of(value)
+    mark = decode_mark(value)
     return mark is not None and mark.applied == epoch
 
 
@@ -90,7 +90,7 @@ def _roll_back(txn: Any, environment: Environment, state: int, epoch: int) -> bo
         else:
             txn.put(state_prefix(state) + key, old, db=data)
     _remove_undo(txn, undo_db, state, epoch)
-    mark = mark_of(txn.get(state_prefix(state), db=environment.databases["marks"]))
+    mark = decode_mark(txn.get(state_prefix(state), db=environment.databases["marks"]))
     oldest = mark.oldest if mark is not None and olds is not None else epoch - 1
     _mark(txn, environment, state, epoch - 1, min(oldest, epoch - 1))
     return olds is not None
@@ -106,7 +106,7 @@ def _mark(txn: Any, environment: Environment, state: int, applied: int, oldest: 
     with txn.cursor(environment.databases["undo"]) as cursor:
         undos = list(undo_epochs(cursor, state, 0, applied))
     mark = Mark(undos[-1] if undos else applied, min(oldest, undos[-1] if undos else applied))
-    txn.put(state_prefix(state), mark_bytes(mark), db=environment.databases["marks"])
+    txn.put(state_prefix(state), encode_mark(mark), db=environment.databases["marks"])
 
 
 def _told(node: int, offset: int, value: bytes) -> tuple[int, int]:

@@ -12,7 +12,7 @@ DIRECTORY = 0o700
 FILE = 0o600
 
 
-def directory(path: Path) -> bool:
+def make_directory(path: Path) -> bool:
     """Make a directory, if there is none; one that is there and empty is taken over. Whether there is nothing in it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir(mode=DIRECTORY, exist_ok=True)
@@ -24,7 +24,7 @@ def directory(path: Path) -> bool:
     return True
 
 
-def opened(path: Path, flags: int) -> int:
+def open_file(path: Path, flags: int) -> int:
     """A descriptor of a file; one that is made by this call is private, and a link to elsewhere is not followed."""
     try:
         return os.open(path, flags & ~os.O_CREAT | os.O_NOFOLLOW)
@@ -36,15 +36,15 @@ def opened(path: Path, flags: int) -> int:
     return descriptor
 
 
-def write(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     """Write a file, durably, that nobody else can read, not even before its mode is set."""
-    descriptor = opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    descriptor = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
 
 
-def tighten(*paths: Path) -> None:
+def restrict(*paths: Path) -> None:
     for path in paths:
         path.chmod(FILE)

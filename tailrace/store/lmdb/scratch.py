@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import LmdbStore
-from tailrace.store.processes import there
+from tailrace.store.processes import pid_exists
 
 DIRECTORY = "scratch"
 
@@ -41,5 +41,5 @@ def scratch(store: LmdbStore) -> Iterator[LmdbStore]:
 
 def clear(store: LmdbStore) -> None:
     for place in (Path(store.path) / DIRECTORY).glob("*-*"):
-        if not there(int(place.name.partition("-")[0])):
+        if not pid_exists(int(place.name.partition("-")[0])):
             shutil.rmtree(place, ignore_errors=True)

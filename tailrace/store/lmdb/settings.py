@@ -35,14 +35,14 @@ def create(path: Path, settings: Settings) -> None:
         advice = "shards must be a multiple of nodes (1 to 1024), and at most 4096; map_size at most 64 TiB"
         raise StoreError(message=advice)
     try:
-        private.directory(path)
-        private.directory(path / "shards")
+        private.make_directory(path)
+        private.make_directory(path / "shards")
     except OSError as error:
         raise translate(str(path), error) from error
     _write(path, settings)
 
 
-def absent(path: Path) -> bool:
+def can_create(path: Path) -> bool:
     """Whether a store can be made there: there is nothing, or what was left of one whose making was killed."""
     try:
         if not path.is_dir():
@@ -63,7 +63,7 @@ def enlarge(path: Path, map_size: int) -> None:
 def _write(path: Path, settings: Settings) -> None:
     draft = path / f"{_DRAFT}{os.getpid()}"
     try:
-        private.write(draft, json.dumps(structs.asdict(settings), indent=1))
+        private.write_file(draft, json.dumps(structs.asdict(settings), indent=1))
         draft.rename(path / "store.json")
     except OSError as error:
         raise translate(str(path), error) from error

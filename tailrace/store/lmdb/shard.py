@@ -45,12 +45,12 @@ _TERM = b"term"
 _UNDO = pa.schema([pa.field("key", pa.large_binary()), pa.field("old", pa.large_binary())])
 
 
-def mark_of(value: bytes | None) -> Mark | None:
+def decode_mark(value: bytes | None) -> Mark | None:
     """The mark that a value stands for; None if there is none, or none that can be read."""
     return Mark(*_MARK.unpack(value)) if value is not None and len(value) == _MARK.size else None
 
 
-def mark_bytes(mark: Mark) -> bytes:
+def encode_mark(mark: Mark) -> bytes:
     return _MARK.pack(*mark)
 
 
@@ -144,7 +144,7 @@ class LmdbShardSnapshot(ShardSnapshot):
         self._undos: dict[int, list[Undo]] = {}
         self._overlays: dict[int, tuple[dict[bytes, bytes | None], list[bytes]]] = {}
 
-    def _laid_over(self, state: int) -> list[Undo]:
+    def _later_undos(self, state: int) -> list[Undo]:
         """Undo records of epochs after ours, the earliest first."""
         if state not in self._undos:
             mark = _mark(self._txn, self._marks, state) or Mark(0, 0)
@@ -168,21 +168,21 @@ class LmdbShardSnapshot(ShardSnapshot):
         return LmdbShardSnapshot(self._env, self._txn, epoch)
 
     def changed(self, state: int, epoch: int) -> list[bytes]:
-        self._laid_over(state)  # which says if what it takes is gone
+        self._later_undos(state)  # which says if what it takes is gone
         return [key for key, _ in Undo(self._txn, self._undo, state, epoch).items()]
 
     def _overlay(self, state: int) -> tuple[dict[bytes, bytes | None], list[bytes]]:
         """What later epochs changed, as it was before them, and those keys in order."""
         if state not in self._overlays:
             overlay: dict[bytes, bytes | None] = {}
-            for undo in reversed(self._laid_over(state)):
+            for undo in reversed(self._later_undos(state)):
                 overlay.update(undo.items())
             self._overlays[state] = overlay, sorted(overlay)
         return self._overlays[state]
 
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         prefix = _STATE.pack(state)
-        undos = self._laid_over(state)
+        undos = self._later_undos(state)
         if len(keys) < self.FEW:
             return {k: v for k in keys if (v := self._get(state, prefix, k)) is not None}
         got = self._txn.cursor(self._data).getmulti([prefix + k for k in keys])
@@ -198,7 +198,7 @@ class LmdbShardSnapshot(ShardSnapshot):
         return found
 
     def values(self, state: int, keys: pa.LargeBinaryArray) -> list[bytes | None]:
-        if self._laid_over(state):
+        if self._later_undos(state):
             listed = keys.to_pylist()
             found = self.get_many(state, listed)
         else:
@@ -207,7 +207,7 @@ class LmdbShardSnapshot(ShardSnapshot):
         return [found.get(key) for key in listed]
 
     def _get(self, state: int, prefix: bytes, key: bytes) -> bytes | None:
-        for undo in self._laid_over(state):
+        for undo in self._later_undos(state):
             known, old = undo.find(key)
             if known:
                 return old
@@ -217,7 +217,7 @@ class LmdbShardSnapshot(ShardSnapshot):
     def scan(
         self, state: int, low: bytes = b"", high: bytes | None = None, size: int = 20_000
     ) -> Iterator[list[tuple[bytes, bytes]]]:
-        if not self._laid_over(state):
+        if not self._later_undos(state):
             yield from self._scan_data(state, low, high, size)
             return
         overlay, ordered = self._overlay(state)
@@ -247,7 +247,7 @@ class LmdbShardSnapshot(ShardSnapshot):
             yield run
 
     def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[list[bytes]]:
-        if self._laid_over(state):
+        if self._later_undos(state):
             for prefix in prefixes:
                 yield [value for run in self.scan(state, *prefix_range(prefix)) for _, value in run]
             return
@@ -262,7 +262,7 @@ class LmdbShardSnapshot(ShardSnapshot):
                 yield found
 
     def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        if self._laid_over(state):
+        if self._later_undos(state):
             yield from reversed([entry for run in self.scan(state, low, high) for entry in run])
             return
         prefix = _STATE.pack(state)
@@ -283,7 +283,7 @@ def _mark(txn: Any, db: Any, state: int) -> Mark | None:
     value = txn.get(_STATE.pack(state), db=db)
     if value is None:
         return None
-    mark = mark_of(value)
+    mark = decode_mark(value)
     if mark is None:
         raise Corrupt(where=f"the mark of state {state}", reason=f"{len(value)} bytes cannot be one")
     if not mark.oldest <= mark.applied < 1 << 63:
@@ -350,13 +350,13 @@ class LmdbShard(Shard):
             return False
         mark, oldest = found or Mark(0, 0), epoch
         if write.olds is not None:
-            oldest = self._let_go(txn, write.state, mark, keep)
+            oldest = self._drop_undos(txn, write.state, mark, keep)
             self._write_undo(txn, epoch, write, write.olds)
         self._write_data(txn, write)
         txn.put(_STATE.pack(write.state), _MARK.pack(epoch, oldest), db=self._marks)
         return True
 
-    def _let_go(self, txn: Any, state: int, mark: Mark, keep: int) -> int:
+    def _drop_undos(self, txn: Any, state: int, mark: Mark, keep: int) -> int:
         """Delete undo records of epochs up to `keep`; the oldest readable epoch from now on."""
         with txn.cursor(self._undo) as cursor:
             alive = cursor.set_range(_EPOCH.pack(state, 0))

@@ -35,7 +35,7 @@ from tailrace.store.inspection import Inspection, Repairs
 from tailrace.store.key_limit import KeyLimit
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.environment import Environment, acquire, release
-from tailrace.store.lmdb.lock import held, holder
+from tailrace.store.lmdb.lock import held, read_holder
 from tailrace.store.lmdb.settings import read_settings
 from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range
 from tailrace.store.locks import TERM, Holder, LockName
@@ -53,7 +53,7 @@ def row_prefix(table: TableDef, node: int) -> bytes:
     return _ROW.pack(table.id, node)
 
 
-def number_key(transaction: int) -> bytes:
+def transaction_key(transaction: int) -> bytes:
     """Under what a transaction is noted."""
     return _NUMBER.pack(transaction)
 
@@ -137,7 +137,7 @@ class LmdbStore(Store):
         return held(self.path, name, patience)
 
     def holder(self, name: LockName) -> Holder | None:
-        return holder(self.path, name)
+        return read_holder(self.path, name)
 
     # writing
 
@@ -219,7 +219,7 @@ class LmdbStore(Store):
         after: pa.RecordBatch | None,
     ) -> tuple[int, ...]:
         """One log entry per node that has a part in the change."""
-        images = log.images(table, before, after if after is not None else before.slice(0, 0))
+        images = log.build_delta(table, before, after if after is not None else before.slice(0, 0))
         rows = pa.RecordBatch.from_arrays(images.columns[:-1], schema=table.schema)
         nodes = hash_buckets(table.key_columns(rows), self.nodes, rows.num_rows)
         counted = nodes[: before.num_rows] if after is None else nodes[before.num_rows :]
@@ -238,7 +238,7 @@ class LmdbStore(Store):
         found: dict[bytes, bytes] = {}
         with self._base.read() as txn, txn.cursor(self._rows) as cursor:
             if past is not None:
-                self._bring_up(txn, table, past)
+                self._catch_up(txn, table, past)
             for node in range(self.nodes):
                 prefix = _ROW.pack(table.id, node)
                 found.update((k[6:], v) for k, v in cursor.getmulti([prefix + k for k in keys]))
@@ -247,12 +247,12 @@ class LmdbStore(Store):
             return {k: row for k, row in {**found, **then}.items() if row is not None}
         return found
 
-    def _bring_up(self, txn: Any, table: TableDef, past: Past) -> None:
+    def _catch_up(self, txn: Any, table: TableDef, past: Past) -> None:
         """Read what was logged since the last time; of several changes of a key the first tells what it was."""
         ends = self._last(txn)[3]
         for node, end in enumerate(ends):
             later = list(self._entries(txn, table, node, past.ends[node], end))
-            for key, row in log.befores(later, table).items():
+            for key, row in log.rows_before(later, table).items():
                 past.rows.setdefault(self.key_limit.shorten_one(key), row)
             past.ends[node] = end
 
@@ -286,7 +286,7 @@ class LmdbStore(Store):
             if cut is not None:
                 newest = self._last(txn)[3][node]  # all the way: where the log was trimmed, rows now are not rows then
                 later = list(self._entries(txn, table, node, cut.offsets[node], newest))
-                befores = ((self.key_limit.shorten_one(k), row) for k, row in log.befores(later, table).items())
+                befores = ((self.key_limit.shorten_one(k), row) for k, row in log.rows_before(later, table).items())
                 overlay = {k: row for k, row in befores if k > after and (upto is None or k <= upto)}
             run: list[bytes] = []
             for key, value in self._after(txn, table, node, after):
@@ -351,13 +351,13 @@ class LmdbStore(Store):
             for entry in self._checked(txn, node, start.offsets[node], end.offsets[node]):
                 if entry.table in tables:
                     table = tables[entry.table]
-                    yield Position(entry.transaction), table, log.rows_of(entry, table)
+                    yield Position(entry.transaction), table, log.decode_rows(entry, table)
 
     def _entries(self, txn: Any, table: TableDef, node: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The table's entries in [start, end) of a node's log."""
         for entry in self._checked(txn, node, start, end):
             if entry.table == table.id:
-                yield log.rows_of(entry, table)
+                yield log.decode_rows(entry, table)
 
     def _checked(self, txn: Any, node: int, start: int, end: int, *, checked: bool = True) -> Iterator[log.Entry]:
         """All entries in [start, end) of a node's log, each with its checksum; a hole is an error."""
@@ -365,7 +365,7 @@ class LmdbStore(Store):
         with txn.cursor(self._log) as cursor:
             more = cursor.set_range(log.log_key(node, start))
             while more:
-                found_node, offset = log.offset_of(cursor.key())
+                found_node, offset = log.decode_log_key(cursor.key())
                 if found_node != node or offset >= end:
                     break
                 if offset != expected:

@@ -70,6 +70,6 @@ class AuditReport:
         return {"ok": self.ok, **asdict(self)}
 
 
-def concerned(findings: Sequence[Finding]) -> set[str]:
+def affected_views(findings: Sequence[Finding]) -> set[str]:
     """The views that may be wrong because of these."""
     return {name for finding in findings for name in finding.views}

@@ -17,11 +17,11 @@ from tailrace.catalog.catalog import Catalog
 from tailrace.errors import StoreError, TailraceError
 from tailrace.store import documents
 from tailrace.store.base import Cut, Store
-from tailrace.store.commits import COMMITTED, committed
+from tailrace.store.commits import COMMITTED, read_committed
 from tailrace.store.documents import KINDS, kind_of
 from tailrace.store.inspection import UNREADABLE, StateRecord
 from tailrace.verify.audit.findings import EXAMPLES, REPAIR, Finding
-from tailrace.verify.audit.state_names import State, on_their_way, states
+from tailrace.verify.audit.state_names import State, describe_states, unpublished_states
 
 _BACKUP = "Nothing else says what it was: restore a backup"
 
@@ -102,8 +102,8 @@ def fsck_tables(store: Store, catalog: Catalog) -> list[Finding]:
 
 def fsck_shards(store: Store, catalog: Catalog) -> list[Finding]:
     """Marks and undo records that contradict the committed epoch or one another, and states of nothing."""
-    before = {**states(catalog)}
-    known = set(before) | on_their_way(catalog)
+    before = {**describe_states(catalog)}
+    known = set(before) | unpublished_states(catalog)
     findings: list[Finding] = []
     orphans: dict[int, list[int]] = {}
     for shard in range(store.shards):
@@ -114,11 +114,11 @@ def fsck_shards(store: Store, catalog: Catalog) -> list[Finding]:
             findings.append(_lost_shard(store, shard, error, catalog))
             continue
         open_epoch = _open_epoch(store)  # read before the commit that removes it
-        done = committed(store).epoch
+        done = read_committed(store).epoch
         for held in records:
             findings += _contradictions(shard, held, done, max(open_epoch, done), before.get(held.state))
             orphans.setdefault(held.state, []).append(shard)
-    now = known | set(states(catalog)) | on_their_way(catalog)  # a view may have been created meanwhile
+    now = known | set(describe_states(catalog)) | unpublished_states(catalog)  # a view may have been created meanwhile
     for state, shards in orphans.items():
         if state not in now:
             advice = "`tailrace audit --repair` removes it"

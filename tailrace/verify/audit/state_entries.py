@@ -44,7 +44,7 @@ class StatesAt:
 
 
 @dataclass(frozen=True)
-class Compared:
+class StateComparison:
     """What a comparison found in each state, and how many entries were compared."""
 
     entries: int
@@ -53,7 +53,7 @@ class Compared:
 
 def audit_states(
     spark: SparkSession, store: Store, live: StatesAt, right: StatesAt, states: Sequence[State]
-) -> Compared:
+) -> StateComparison:
     """Compare what a store has of some states with what a scratch store has."""
     numbers = [s.number for s in states]
 
@@ -68,7 +68,7 @@ def audit_states(
     for number, kind, count, examples in _summed(found):
         state = by_number[number]
         findings.setdefault(number, []).append(Finding(state.name, kind, count, REPAIR, examples, state.views))
-    return Compared(sum(row["count"] for row in found if row["kind"] == "entries"), findings)
+    return StateComparison(sum(row["count"] for row in found if row["kind"] == "entries"), findings)
 
 
 _SCHEMA = pa.schema([("state", pa.int64()), ("kind", pa.string()), ("count", pa.int64()), ("examples", pa.string())])
@@ -126,7 +126,7 @@ def _differing(state: int, live: ShardSnapshot, right: ShardSnapshot, entries: l
 # answers
 
 
-def may_differ(state: State) -> bool:
+def has_inexact_answers(state: State) -> bool:
     """Whether a state holds answers that need not come out the same when computed again."""
     return state.answers is not None and any(_holds_floats(c.type) for c in state.answers)
 
@@ -135,7 +135,7 @@ def _holds_floats(kind: str) -> bool:
     return "double" in kind or "float" in kind
 
 
-def take_over(
+def adopt_answers(
     spark: SparkSession, store: Store, live: StatesAt, right: StatesAt, answers: Sequence[State], to: StatesAt
 ) -> None:
     """Fill the answers of a scratch store: those that stand where they are right enough, else right ones.

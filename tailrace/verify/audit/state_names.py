@@ -24,7 +24,7 @@ class State:
     answers: tuple[Column, ...] | None = None
 
 
-def states(catalog: Catalog) -> dict[int, State]:
+def describe_states(catalog: Catalog) -> dict[int, State]:
     """All states of views, by number; those that several views share once."""
     found: dict[int, State] = {}
     numbers = catalog.states
@@ -38,7 +38,7 @@ def states(catalog: Catalog) -> dict[int, State]:
     return found
 
 
-def on_their_way(catalog: Catalog) -> set[int]:
+def unpublished_states(catalog: Catalog) -> set[int]:
     """States of builds, and leftovers: known, but not to be compared with anything."""
     making = {number for m in catalog.making.values() for number in m.draft.numbers}
     return making | catalog.unsettled

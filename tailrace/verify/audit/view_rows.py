@@ -36,7 +36,7 @@ PARTS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Picked:
+class KeySelection:
     """Which keys are audited: a share of them, and those with start <= key < stop."""
 
     sample: float | None = None
@@ -44,10 +44,10 @@ class Picked:
     stop: Any = None
 
     @property
-    def everything(self) -> bool:
+    def selects_all(self) -> bool:
         return self.sample is None and self.start is None and self.stop is None
 
-    def of(self, view: ViewDef) -> Column:
+    def condition(self, view: ViewDef) -> Column:
         """The condition on columns `c0`, `c1`, ..."""
         found = F.lit(True)
         if self.sample is not None:
@@ -79,25 +79,27 @@ def _stable(kind: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Compared:
+class RowComparison:
     rows: int
     findings: tuple[Finding, ...]
 
 
-def audit_rows(fresh: SparkSession, store: Store, view: ViewDef, query: Query, pin: Pin, picked: Picked) -> Compared:
+def audit_rows(
+    fresh: SparkSession, store: Store, view: ViewDef, query: Query, pin: Pin, selection: KeySelection
+) -> RowComparison:
     """Compare a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut."""
-    found = _audited(query_rows(fresh, store, query, pin.cut), fresh, store, view, pin, picked)
+    found = _audited(query_rows(fresh, store, query, pin.cut), fresh, store, view, pin, selection)
     if not found.findings or view.root is None or not leaves_ties_open(view.root):
         return found
     planned = planned_rows(fresh, store, view.root, query, pin.cut)
-    return _audited(planned, fresh, store, view, pin, picked)
+    return _audited(planned, fresh, store, view, pin, selection)
 
 
 def _audited(
-    computed: DataFrame, fresh: SparkSession, store: Store, view: ViewDef, pin: Pin, picked: Picked
-) -> Compared:
+    computed: DataFrame, fresh: SparkSession, store: Store, view: ViewDef, pin: Pin, selection: KeySelection
+) -> RowComparison:
     names = [f"c{i}" for i in range(len(view.columns))]
-    condition = picked.of(view)
+    condition = selection.condition(view)
     stored = readable_rows(fresh, store, view, pin.epoch).toDF(*names, WEIGHT_COLUMN).where(condition)
     differing = differences(computed.toDF(*names).where(condition), stored, view)
     rows = stored.agg(F.coalesce(F.sum(WEIGHT_COLUMN), F.lit(0))).collect()[0][0]
@@ -111,7 +113,7 @@ def _audited(
         for kind, count in counts.items()
         if count
     ]
-    return Compared(rows, (*findings, *_unreadable(fresh, store, view, pin.epoch)) if findings else ())
+    return RowComparison(rows, (*findings, *_unreadable(fresh, store, view, pin.epoch)) if findings else ())
 
 
 def _unreadable(fresh: SparkSession, store: Store, view: ViewDef, epoch: int) -> list[Finding]:
