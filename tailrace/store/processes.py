@@ -1,4 +1,4 @@
-"""Which process wrote a note, and whether it still lives: for what must not outlive its process."""
+"""Identifies processes, so that leases and locks of a dead process can be recognised."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 
 def this_process() -> dict[str, Any]:
-    """This process, as others can find it again."""
+    """The identity of this process: process id, host and start time."""
     return {"pid": os.getpid(), "host": socket.gethostname(), "started": _start_time(os.getpid())}
 
 
 def is_process_alive(pid: int, host: str, started: int | None) -> bool:
-    """Whether a process is alive, as far as this host can tell: it cannot tell of another host's."""
+    """Whether a process is alive. True for processes of other hosts, because this host cannot tell."""
     if host != socket.gethostname():
         return True
     if not pid_exists(pid):
         return False
-    # the system reuses process ids: another process may have this one by now
+    # The operating system reuses process ids; the start time tells two processes with the same id apart.
     return started is None or started == _start_time(pid)
 
 
 def pid_exists(pid: int) -> bool:
-    """Whether a process of this machine has the number."""
+    """Whether a process with this id exists on this host."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -35,7 +35,7 @@ def pid_exists(pid: int) -> bool:
 
 
 def _start_time(pid: int) -> int | None:
-    """When a process started, in the system's own count; None if it is over or the system does not say."""
+    """A process's start time in clock ticks since boot; None if it has ended, or /proc is not available."""
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

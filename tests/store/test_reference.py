@@ -25,7 +25,7 @@ def test_a_database_is_opened_by_its_url(tmp_path: Path) -> None:
 
 def test_a_store_of_another_kind_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(NotAStore, match="no store is called hbase:"):
+    with pytest.raises(NotAStore, match="unknown scheme hbase:"):
         tr.open("hbase://localhost:2181/shop")
     assert list(tmp_path.iterdir()) == []
 

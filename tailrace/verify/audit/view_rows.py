@@ -65,14 +65,14 @@ class KeySelection:
 
     @staticmethod
     def _bound(view: ViewDef, bound: Any) -> tuple[Column, Column]:
+        """The key columns that a bound covers, and the bound, as structs that can be compared."""
         if view.key is None:
-            raise BadKey(name=view.name, columns="nothing", reason="a view without a key has no range of keys")
+            raise BadKey(name=view.name, columns="nothing", reason="a view without a key has no key ranges")
         columns = [view.columns[p] for p in view.key]
         values = key_values(view.name, columns, bound, prefix=True)
         typed = [F.lit(v).cast(c.type) for v, c in zip(values, columns, strict=False)]
-        return F.struct(*(F.col(f"c{p}").alias(f"k{p}") for p in view.key[: len(values)])), F.struct(
-            *(t.alias(f"k{p}") for t, p in zip(typed, view.key, strict=False))
-        )
+        key = F.struct(*(F.col(f"c{p}").alias(f"k{p}") for p in view.key[: len(values)]))
+        return key, F.struct(*(t.alias(f"k{p}") for t, p in zip(typed, view.key, strict=False)))
 
 
 def _hashes_reliably(kind: str) -> bool:
