@@ -204,7 +204,7 @@ class Store(ABC):
     capabilities: frozenset[Capability]
     key_limit: KeyLimit
     hashes_keys: bool
-    """Whether the hash of its primary key decides a row's node. Then its changes are logged where its key's shard is."""
+    """Whether the hash of its primary key decides a row's node. Then its log is where the shard of that key is."""
     path: str
     nodes: int
     shards: int
