@@ -74,7 +74,7 @@ def decode(where: str, data: bytes, expected_type: Any, nodes: int | None = None
     except RecursionError:
         raise Corrupt(where=where, reason="nested too deeply") from None
     if nodes is not None and isinstance(value, Document) and not value.fits(nodes):
-        raise Corrupt(where=where, reason=f"wrong number of nodes, this store has {nodes}")
+        raise Corrupt(where=where, reason=f"it does not fit a store with {nodes} nodes")
     return value
 
 

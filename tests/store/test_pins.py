@@ -49,7 +49,7 @@ def test_the_oldest_pin_counts(store: LmdbStore) -> None:
         with pinned(store) as second:
             assert (first.epoch, second.epoch) == (0, 5)
             assert find_oldest_pin(store) == first
-            assert [note["epoch"] for note in list_pins(store)] == [0, 5]
+            assert [pin["epoch"] for pin in list_pins(store)] == [0, 5]
         assert find_oldest_pin(store) == first
     assert find_oldest_pin(store) is None
     assert list_pins(store) == []
@@ -102,10 +102,10 @@ def test_a_killed_reader_does_not_keep_lmdb_pages(store: LmdbStore) -> None:
 
 
 def test_a_reused_process_id_is_another_process(store: LmdbStore) -> None:
-    note = this_process()
-    assert is_process_alive(**note)
-    assert not is_process_alive(**{**note, "started": note["started"] - 1})
-    assert is_process_alive(**{**note, "host": "elsewhere", "pid": 0})
+    process = this_process()
+    assert is_process_alive(**process)
+    assert not is_process_alive(**{**process, "started": process["started"] - 1})
+    assert is_process_alive(**{**process, "host": "elsewhere", "pid": 0})
 
 
 def pin_of(host: str, expires: float | None) -> PinDocument:

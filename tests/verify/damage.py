@@ -131,12 +131,12 @@ def state_of(db: tr.Database, view: str) -> int:
     return db._catalog.view(view).state
 
 
-def told(findings: tuple[Finding, ...] | list[Finding]) -> dict[tuple[str, str], int]:
+def count_by_kind(findings: tuple[Finding, ...] | list[Finding]) -> dict[tuple[str, str], int]:
     """The count of each finding, by place and kind."""
     return {(f.where, f.kind): f.count for f in findings}
 
 
-def goes_on(db: tr.Database, seed: int) -> None:
+def assert_maintained(db: tr.Database, seed: int) -> None:
     """Runs further epochs and asserts that an audit then finds nothing."""
     for n in range(2):
         write(db, seed + n)

@@ -384,9 +384,7 @@ class LmdbShard(Shard):
             first = prefix + keys[0].as_py()
             entries = arrays.pairs([pa.scalar(prefix, pa.large_binary()), keys], values)
             with _putting, txn.cursor(self._data) as cursor:
-                is_append = (
-                    not cursor.last() or cursor.key() < first
-                )  # appending fills pages completely, without splits
+                is_append = not cursor.last() or cursor.key() < first  # appends fill pages completely, without splits
                 cursor.putmulti(entries, append=is_append)
         if write.values.null_count:
             for key in _add_prefix(write.state, write.keys.filter(write.values.is_null())).to_pylist():

@@ -171,9 +171,8 @@ class LmdbStore(Store):
         """The note of the transaction at the cursor: its time, all operations so far, and the ends of the logs."""
         note = log.decode_note(cursor.value())
         if len(note[2]) != self.nodes or len(cursor.key()) != _NUMBER.size:
-            raise Corrupt(
-                where="the note of a transaction", reason=f"wrong number of nodes, this store has {self.nodes}"
-            )
+            reason = f"its key or its log ends do not fit a store with {self.nodes} nodes"
+            raise Corrupt(where="the note of a transaction", reason=reason)
         return note
 
     def _images(self, txn: Any, change: Change) -> tuple[list[bytes], pa.RecordBatch, pa.RecordBatch | None]:
@@ -290,8 +289,8 @@ class LmdbStore(Store):
                 # Read to the end of the log even for few keys: if it was trimmed after the cut, OffsetGap is raised.
                 newest = self._last_transaction(txn)[3][node]
                 later = list(self._table_entries(txn, table, node, cut.offsets[node], newest))
-                befores = ((self.key_limit.shorten_one(k), row) for k, row in log.rows_before(later, table).items())
-                overlay = {k: row for k, row in befores if k > after and (upto is None or k <= upto)}
+                old_rows = ((self.key_limit.shorten_one(k), row) for k, row in log.rows_before(later, table).items())
+                overlay = {k: row for k, row in old_rows if k > after and (upto is None or k <= upto)}
             run: list[bytes] = []
             for key, value in self._rows_after(txn, table, node, after):
                 if upto is not None and key > upto:
@@ -404,10 +403,7 @@ class LmdbStore(Store):
             newest, _, total, ends = self._last_transaction(txn)
             if newest <= cut.transaction or total - cut.operations <= operations:
                 return Cut(newest, ends) if newest > cut.transaction else cut
-            low, high = (
-                cut.transaction + 1,
-                newest,
-            )  # bisect by the number of operations, which grows with the transaction number
+            low, high = cut.transaction + 1, newest  # bisect: the number of operations grows with each transaction
             while low < high:
                 middle = (low + high + 1) // 2
                 cursor.set_key(_NUMBER.pack(middle))

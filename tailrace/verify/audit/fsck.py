@@ -139,7 +139,7 @@ def _lost_shard(store: Store, shard: int, error: StoreError, catalog: Catalog) -
 
 
 def _open_epoch(store: Store) -> int:
-    """The number of the epoch in progress, 0 if there is none."""
+    """The number of the open epoch, or 0."""
     intent = store.document(KINDS["intent"])
     return 0 if intent is None else int(intent.epoch)
 
