@@ -255,5 +255,5 @@ def test_a_malformed_lock_file_has_an_unknown_holder(tmp_path: Path) -> None:
         for text in (b"", b"[]", b"\xff", b'{"pid": 1}', b"[" * 4000, b'{"pid": {}, "command": 1, "since": 2}'):
             (tmp_path / "store" / "runner.lock").write_bytes(text)
             with open(tmp_path / "store" / "runner.lock", "rb") as file:
-                assert lock._noted_holder(file.fileno()).pid == "unknown"
+                assert lock._read_note(file.fileno()).pid == "unknown"
         assert isinstance(db.status().epoch, int)
