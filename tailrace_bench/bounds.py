@@ -15,7 +15,7 @@ import pyarrow as pa
 import tailrace as tr
 from tailrace.spark.frames import frame
 from tailrace.spark.stages import hand_out
-from tailrace.store.commits import committed
+from tailrace.store.commits import read_committed
 from tailrace.task.assignment import Assignment
 from tailrace.task.log_reader import read_delta
 from tailrace_bench.lmdb_writer import encode_rows
@@ -38,7 +38,7 @@ LMDB_PAIRS_NOTE = (
 def time_log_scan(db: tr.Database, table: str, columns: Sequence[str] = ("amount",)) -> float:
     """Seconds in which a warm Spark reads the log after the committed cut and only sums these columns."""
     definition, store = db._catalog.table(table), db._store
-    commit = committed(store)
+    commit = read_committed(store)
     handed = hand_out(db.spark, Assignment(commit.epoch + 1, 0, commit.cut, store.newest_cut()))
     positions = [[c.name for c in definition.columns].index(name) for name in columns]
     ref = store.ref

@@ -30,11 +30,11 @@ from tailrace.codec.schema import TableDef
 from tailrace.errors import InUse, UnknownName
 from tailrace.plan.binding import BoundQuery
 from tailrace.store.base import Store
-from tailrace.store.commits import committed
+from tailrace.store.commits import read_committed
 from tailrace.store.documents import Count, Document, Kind, Number
 from tailrace.store.leases import is_leased
 from tailrace.store.parts import Bounds
-from tailrace.store.pins import oldest_pinned
+from tailrace.store.pins import find_oldest_pin
 from tailrace.types import Column
 
 __all__ = ["Catalog", "Draft", "Making", "Relations", "ViewDef"]
@@ -302,7 +302,7 @@ class Catalog:
         return {DROPPING.name: [*(self._store.document(DROPPING) or ()), *((s, epoch) for s in states)]}
 
     def _epoch(self) -> int:
-        return committed(self._store).epoch
+        return read_committed(self._store).epoch
 
     @property
     def unsettled(self) -> set[int]:
@@ -313,7 +313,7 @@ class Catalog:
     def leftovers(self) -> list[int]:
         """States of a build that did not finish, and dropped ones that no running query can be reading any more."""
         dropped = self._store.document(DROPPING) or ()
-        pinned = oldest_pinned(self._store) if dropped else None
+        pinned = find_oldest_pin(self._store) if dropped else None
         free = [state for state, epoch in dropped if pinned is None or pinned.epoch > epoch]
         return [*(self._store.document(BUILDING) or ()), *free]
 

@@ -23,7 +23,7 @@ from tailrace.store.base import Store
 from tailrace.store.documents import Count, Document, Kind, Number
 from tailrace.store.leases import DURATION, LEASES, Lease
 from tailrace.store.parts import EVERYTHING, Bounds
-from tailrace.store.processes import me
+from tailrace.store.processes import this_process
 
 if TYPE_CHECKING:
     from tailrace.plan.physical.physical_plan import ViewSink
@@ -153,7 +153,7 @@ def failed(store: Store, name: str, reason: str) -> None:
 
 def owner() -> Owner:
     """This process, as the owner of a build."""
-    return Owner(**me())
+    return Owner(**this_process())
 
 
 def lease_key(name: str) -> str:

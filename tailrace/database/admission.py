@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tailrace.errors import DataError
 from tailrace.store.base import Store
-from tailrace.store.commits import committed
+from tailrace.store.commits import read_committed
 from tailrace.store.documents import Count, Kind
 
 MAX_LAG_SETTING: Kind[int] = Kind("max_lag", Count)
@@ -35,7 +35,7 @@ class Lag:
 
 
 def lag(store: Store) -> Lag:
-    done = committed(store).cut  # first: an epoch that is committed in between must not make the lag negative
+    done = read_committed(store).cut  # first: an epoch that is committed in between must not make the lag negative
     return Lag(store.newest_cut().operations - done.operations, allowed(store))
 
 

@@ -29,9 +29,15 @@ from tailrace.store.base import Capability, Cut, Store
 from tailrace.store.pins import Pin
 from tailrace.verify.audit.findings import AuditReport, Finding
 from tailrace.verify.audit.fsck import fsck_documents, fsck_logs, fsck_shards, fsck_tables
-from tailrace.verify.audit.state_entries import Compared, StatesAt, audit_states, may_differ, take_over
-from tailrace.verify.audit.state_names import State, states
-from tailrace.verify.audit.view_rows import Picked, audit_rows
+from tailrace.verify.audit.state_entries import (
+    StateComparison,
+    StatesAt,
+    adopt_answers,
+    audit_states,
+    has_inexact_answers,
+)
+from tailrace.verify.audit.state_names import State, describe_states
+from tailrace.verify.audit.view_rows import KeySelection, audit_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,12 +61,12 @@ class Auditor:
     def __init__(self, store: Store, catalog: Catalog, spark: Callable[[], SparkSession]) -> None:
         self._store, self._catalog, self._spark = store, catalog, spark
 
-    def audit(self, names: Sequence[str] | None, picked: Picked, say: Say) -> AuditReport:
+    def audit(self, names: Sequence[str] | None, selection: KeySelection, say: Say) -> AuditReport:
         """Look for all that is wrong with the structure and with these views, all by default."""
         began = time.monotonic()
         say(Step("reading the store's structure"))
         inspected = Capability.INSPECTION in self._store.capabilities
-        findings = self.structure(tables=picked.everything) if inspected else []
+        findings = self.structure(tables=selection.selects_all) if inspected else []
         if any(_hides_all(f) for f in findings):
             return AuditReport(0, Cut(0, ()), (), 0, 0, time.monotonic() - began, tuple(findings))
         listed = [self._catalog.view(name).name for name in names] if names else sorted(self._catalog.views)
@@ -69,9 +75,9 @@ class Auditor:
             subject = self._subject(listed)
             for view, query in zip(subject.views, subject.queries, strict=True):
                 say(Step(f"recomputing {view.name}"))
-                compared, found = self._rows(view, query, pin, picked)
+                compared, found = self._rows(view, query, pin, selection)
                 rows, findings = rows + compared, [*findings, *found]
-            if picked.everything and subject.wanted.views and Capability.REPAIR in self._store.capabilities:
+            if selection.selects_all and subject.wanted.views and Capability.REPAIR in self._store.capabilities:
                 say(Step("building all states anew"))
                 entries, found = self._states(subject, pin)
                 named = {f.where for f in findings}
@@ -93,13 +99,15 @@ class Auditor:
             views = [self._catalog.view(name) for name in names]
             everything = maintained(self._catalog)
             wanted = Maintained(everything.tables, sinks(views), everything.states)
-            subject = Subject(views, [self._catalog.query(v) for v in views], wanted, states(self._catalog))
+            subject = Subject(views, [self._catalog.query(v) for v in views], wanted, describe_states(self._catalog))
             if self._catalog.version == version:
                 return subject
 
-    def _rows(self, view: ViewDef, query: BoundQuery, pin: Pin, picked: Picked) -> tuple[int, Sequence[Finding]]:
+    def _rows(
+        self, view: ViewDef, query: BoundQuery, pin: Pin, selection: KeySelection
+    ) -> tuple[int, Sequence[Finding]]:
         try:
-            compared = audit_rows(session(self._spark()), self._store, view, query, pin, picked)
+            compared = audit_rows(session(self._spark()), self._store, view, query, pin, selection)
             return compared.rows, compared.findings
         except FAILURES as error:
             return 0, [_unaudited(f"rows of {view.name}", [view.name], reason(error))]
@@ -123,12 +131,12 @@ class _Anew:
         self._store, self._spark, self._subject, self._pin = store, spark, subject, pin
         self._live = StatesAt(store.ref, pin.epoch)
 
-    def compared(self, beside: Store) -> Compared:
+    def compared(self, beside: Store) -> StateComparison:
         wanted = self._subject.wanted
         right = self._built(beside, wanted)
         known = self._known(wanted.views)
         found = audit_states(self._spark, self._store, self._live, right, known)
-        unsure = [s for s in known if may_differ(s) and s.number in found.findings]
+        unsure = [s for s in known if has_inexact_answers(s) and s.number in found.findings]
         return self._settled(found, right, unsure) if unsure else found
 
     def _built(self, beside: Store, wanted: Maintained) -> StatesAt:
@@ -138,17 +146,17 @@ class _Anew:
         numbers = {v.state for v in views} | self._subject.wanted.states_of(views)
         return [s for n, s in sorted(self._subject.states.items()) if n in numbers]
 
-    def _settled(self, first: Compared, right: StatesAt, unsure: Sequence[State]) -> Compared:
+    def _settled(self, first: StateComparison, right: StatesAt, unsure: Sequence[State]) -> StateComparison:
         """Compare again what rests on answers that differ: built from those that stand, where they are right enough."""
         wanted, numbers = self._subject.wanted, {s.number for s in unsure}
         views = [v for v in wanted.views if wanted.states_of([v]) & numbers]
         known = self._known(views)
         with self._store.repairs().scratch() as beside:
-            take_over(self._spark, self._store, self._live, right, unsure, StatesAt(beside.ref, 1))
+            adopt_answers(self._spark, self._store, self._live, right, unsure, StatesAt(beside.ref, 1))
             place = self._built(beside, replace(wanted, views=views))
             again = audit_states(self._spark, self._store, self._live, place, known)
         kept = {n: f for n, f in first.findings.items() if n not in {s.number for s in known}}
-        return Compared(first.entries, {**kept, **again.findings})
+        return StateComparison(first.entries, {**kept, **again.findings})
 
 
 def _hides_all(finding: Finding) -> bool:

@@ -27,7 +27,7 @@ from tailrace.epochs.maintained import Maintained, build_of, chosen, maintained
 from tailrace.epochs.protocol import Epochs
 from tailrace.errors import BuildFailed, EpochFailed, EpochsLocked
 from tailrace.store.base import Store
-from tailrace.store.leases import LEASES, kept
+from tailrace.store.leases import LEASES, renewing
 from tailrace.store.locks import EpochLock
 from tailrace.store.pins import Pin, committed_pin, pinned
 from tailrace.verify.comparison import verify
@@ -92,7 +92,7 @@ class Builder:
         """
         self._active.add(name)
         try:
-            with kept(self._store, LEASES, construction.lease_key(name)):
+            with renewing(self._store, LEASES, construction.lease_key(name)):
                 self._take_all(name, number, say)
                 self._publish(name, number, say)
         except BuildFailed:

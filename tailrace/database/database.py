@@ -37,7 +37,7 @@ from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.locks import EpochLock
 from tailrace.store.reference import StoreRef
 from tailrace.types import quoted
-from tailrace.verify.audit.findings import AuditReport, concerned
+from tailrace.verify.audit.findings import AuditReport, affected_views
 from tailrace.verify.history.verdict import BOUND
 from tailrace.verify.report import Report
 
@@ -73,7 +73,7 @@ def open(
     spark           a session to run in; by default the active one, or a local one started when needed
     """
     directory = Path(StoreRef.of(path).location)
-    if create and settings.absent(directory):
+    if create and settings.can_create(directory):
         size = map_size or settings.MAP_SIZE
         settings.create(
             directory, settings.Settings(nodes=nodes, shards=shards or 2 * nodes, map_size=size, durable=durable)
@@ -332,21 +332,21 @@ class Database:
             self._store.require(Capability.REPAIR)
         from tailrace.database.auditor import Auditor
         from tailrace.database.repair import Repairer
-        from tailrace.verify.audit.view_rows import Picked
+        from tailrace.verify.audit.view_rows import KeySelection
 
-        picked = Picked(sample, start, stop)
+        selection = KeySelection(sample, start, stop)
         say = progress or (lambda _: None)
         auditor = Auditor(self._store, self._catalog, lambda: self.spark)
-        report = auditor.audit(views, picked, say)
+        report = auditor.audit(views, selection, say)
         if not repair or not any(f.repairable for f in report.findings):
             return report
         say(Step("repairing"))
         with self._lock.held():
-            wrong = concerned(report.findings)
+            wrong = affected_views(report.findings)
             Repairer(self._store, self._catalog, self._epochs, self._lock).repair(
-                lambda: auditor.structure(tables=picked.everything), wrong
+                lambda: auditor.structure(tables=selection.selects_all), wrong
             )
-        return auditor.audit(views, picked, say).after(report)
+        return auditor.audit(views, selection, say).after(report)
 
     def status(self) -> Status:
         """Tables, views, the committed epoch, and how far behind the views are."""

@@ -21,11 +21,11 @@ from tailrace.epochs.model import INTENT
 from tailrace.epochs.protocol import Epochs
 from tailrace.errors import EpochFailed
 from tailrace.store.base import Cut, Store
-from tailrace.store.commits import committed
+from tailrace.store.commits import read_committed
 from tailrace.store.locks import EpochLock
-from tailrace.verify.audit.findings import Finding, concerned
+from tailrace.verify.audit.findings import Finding, affected_views
 from tailrace.verify.audit.fsck import fsck_documents
-from tailrace.verify.audit.state_names import states
+from tailrace.verify.audit.state_names import describe_states
 
 GIVEN_UP = "what it had so far, or the log that it needs, was damaged; create the view again"
 
@@ -45,11 +45,13 @@ class Repairer:
             return  # without its catalog nothing can be said of the rest
         lost = self._taken_back()
         found = [f for f in structure() if f.repairable]
-        done = committed(self._store)
+        done = read_committed(self._store)
         end = self._end({f.place[0] for f in found}, done.cut)
         self._give_up_builds(found, lost, end != done.cut)
         known = self._catalog.views
-        wrong = set(known) if end != done.cut else {*views, *concerned(found), *self._resting_on(lost)} & set(known)
+        wrong = (
+            set(known) if end != done.cut else {*views, *affected_views(found), *self._resting_on(lost)} & set(known)
+        )
         if not wrong and end == done.cut:
             self._mend(found, done.epoch)
         else:
@@ -68,7 +70,7 @@ class Repairer:
 
         The number of that epoch is never used again: a task that outlived its driver may still name it.
         """
-        intent, done = self._store.document(INTENT), committed(self._store).epoch
+        intent, done = self._store.document(INTENT), read_committed(self._store).epoch
         last = done if intent is None else max(intent.epoch, done)
         self._lock.fence(burnt=last)
         lost = {state for epoch in range(last, done, -1) for _, state in self._repairs.roll_back(epoch)}
@@ -76,7 +78,7 @@ class Repairer:
         return lost
 
     def _resting_on(self, numbers: Collection[int]) -> set[str]:
-        known = states(self._catalog)
+        known = describe_states(self._catalog)
         return {name for number in numbers if number in known for name in known[number].views}
 
     def _do_without(self, documents: Sequence[Finding]) -> None:

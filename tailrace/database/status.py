@@ -12,8 +12,8 @@ from tailrace.catalog.catalog import Catalog
 from tailrace.database.admission import Lag, allowed
 from tailrace.epochs import records
 from tailrace.store.base import Store
-from tailrace.store.commits import committed
-from tailrace.store.pins import standing
+from tailrace.store.commits import read_committed
+from tailrace.store.pins import list_pins
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Status:
 
 
 def status(store: Store, catalog: Catalog) -> Status:
-    done, newest = committed(store), store.newest_cut()
+    done, newest = read_committed(store), store.newest_cut()
     epochs = records.recent(store)
     runs, lag = store.holder("runner"), Lag(newest.operations - done.cut.operations, allowed(store))
     waiting = store.written_after(done.cut) if done.cut.is_before(newest) else None
@@ -62,7 +62,7 @@ def status(store: Store, catalog: Catalog) -> Status:
         runner=None if runs is None else runs._asdict(),
         max_lag=lag.allowed,
         delay=lag.delay if runs else 0.0,
-        pins=standing(store),
+        pins=list_pins(store),
         tables=[
             {"name": t.name, "key": list(t.key), "columns": {c.name: c.type for c in t.columns}}
             for t in sorted(catalog.tables.values(), key=lambda t: t.name)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from tailrace.errors import Timeout
 from tailrace.store.base import Cut, Position, Store, Written
-from tailrace.store.commits import committed
+from tailrace.store.commits import read_committed
 from tailrace.store.pins import Pin
 
 AtLeast: TypeAlias = int | Written | Position
@@ -38,14 +38,14 @@ class Latest(Moment):
         self._store = store
 
     def epoch(self) -> int:
-        return committed(self._store).epoch
+        return read_committed(self._store).epoch
 
     def wait(self, name: str, at_least: AtLeast | None, timeout: float | None) -> None:
         if at_least is None:
             return
         position = self._store.position(at_least)
         began, pause = time.monotonic(), SHORTEST
-        while not (cut := committed(self._store).cut).covers(position):
+        while not (cut := read_committed(self._store).cut).covers(position):
             waited = time.monotonic() - began
             if timeout is not None and waited >= timeout:
                 raise too_late(name, position, cut, waited, _advice(self._store))

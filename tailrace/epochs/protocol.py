@@ -37,10 +37,10 @@ from tailrace.spark.failures import FAILURES, epoch_failed, is_hopeless, is_outs
 from tailrace.spark.session import running, session
 from tailrace.spark.stages import Stages, hand_out
 from tailrace.store.base import Cut, Store
-from tailrace.store.commits import COMMITTED, Committed, committed
+from tailrace.store.commits import COMMITTED, Committed, read_committed
 from tailrace.store.locks import Tenure
 from tailrace.store.parts import Part, next_chunk
-from tailrace.store.pins import oldest_pinned
+from tailrace.store.pins import find_oldest_pin
 from tailrace.task.assignment import Assignment, AssignmentSource
 
 __all__ = ["Epoch", "Epochs", "Maintained"]
@@ -86,14 +86,14 @@ class Epochs:
         began, target = time.monotonic(), self._store.newest_cut()
         operations = rows = 0
         refreshed: dict[str, Way] = {}
-        done = committed(self._store)
+        done = read_committed(self._store)
         while done.cut.is_before(target) or self._store.document(INTENT) is not None:
             epoch = self._next(done, maintained)
             if progress:
                 progress(epoch)
             operations, rows = operations + epoch.operations, rows + epoch.view_rows
             refreshed.update(epoch.refreshed)
-            done = committed(self._store)
+            done = read_committed(self._store)
         seconds = time.monotonic() - began
         return Epoch(done.epoch, operations, seconds, rows, done.cut, maintained.count, refreshed)
 
@@ -101,7 +101,7 @@ class Epochs:
         """One epoch in which a build takes in its next chunk, of so many rows or so."""
         listed = [maintained.tables[number] for number in build.tables]
         chunk = next_chunk(self._store, listed, build.loaded, rows, construction.CHUNK_BYTES)
-        return self._next(committed(self._store), maintained, Load(build.name, *chunk) if chunk else None)
+        return self._next(read_committed(self._store), maintained, Load(build.name, *chunk) if chunk else None)
 
     def repair(self, maintained: Maintained, views: Mapping[str, int], end: Cut, mend: Callable[[], None]) -> Epoch:
         """One epoch that recomputes views (names and states) at a cut and writes what differs.
@@ -110,7 +110,7 @@ class Epochs:
         log up to there without reading it. `mend` is called when the epoch is written down: whatever it changes, what
         rests on it is computed anew.
         """
-        done = committed(self._store)
+        done = read_committed(self._store)
         ways = {name: Way("recomputed", MENDED) for name in views}
         intent = Intent(self._next_number(done), end, ways, None, tuple(sorted(views.values())), self._tenure.term)
         self._store.change_documents({INTENT.name: intent}, term=intent.term)
@@ -291,7 +291,7 @@ class Epochs:
 
     def build(self, maintained: Maintained, views: Sequence[Chosen], fixed: frozenset[int]) -> None:
         """Fill new views, and their states that nobody keeps yet, from the tables at the committed cut."""
-        done = committed(self._store)
+        done = read_committed(self._store)
         work = Assignment(done.epoch, done.epoch, None, done.cut, fixed, term=self._tenure.term)
         if planned := [v.sink for v in views if v.sink is not None]:
             only = replace(maintained, views=planned)
@@ -355,11 +355,11 @@ class Epochs:
 
     def keep(self, committed_epoch: int) -> int:
         """The newest epoch whose undo records nobody needs: readers may be at the committed or a pinned one."""
-        pinned = oldest_pinned(self._store)
+        pinned = find_oldest_pin(self._store)
         return committed_epoch if pinned is None else min(committed_epoch, pinned.epoch)
 
     def trim(self) -> None:
         """Let go of the log that every view and every reader has behind it."""
-        done, pinned = committed(self._store), oldest_pinned(self._store)
+        done, pinned = read_committed(self._store), find_oldest_pin(self._store)
         cut = done.cut if pinned is None or done.cut.is_before(pinned.cut) else pinned.cut
         self._store.trim(cut)

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from tailrace.plan.policy import Way
 from tailrace.store.base import Cut, Store
-from tailrace.store.commits import EPOCHS, EpochRecord, Refreshed, key_of
+from tailrace.store.commits import EPOCHS, EpochRecord, Refreshed, epoch_key
 
 HELD = 32  # epochs that are remembered, if nobody needs older ones
 
@@ -21,11 +21,11 @@ def note(
 
     Those after epoch `keep` stay, however many: somebody follows the epochs from there.
     """
-    oldest = key_of(min(epoch - HELD, keep))
+    oldest = epoch_key(min(epoch - HELD, keep))
     gone = [key for key in store.documents(EPOCHS) if key <= oldest]
     refreshed = {name: Refreshed(way.taken, way.reason) for name, way in sorted(ways.items())}
     record = EpochRecord(epoch, at, operations, round(seconds, 3), refreshed, cut)
-    return {EPOCHS.at(key_of(epoch)): record, **{EPOCHS.at(key): None for key in gone}}
+    return {EPOCHS.at(epoch_key(epoch)): record, **{EPOCHS.at(key): None for key in gone}}
 
 
 def recent(store: Store) -> list[EpochRecord]:

@@ -1,1 +1,1 @@
-"""The store interface: rows, logs, documents, locks and shards. Each implementation is a package of its own."""
+"""The store interface: rows, logs, documents, locks and shards. Each implementation has its own subpackage."""

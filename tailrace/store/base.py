@@ -1,7 +1,7 @@
-"""What a store must do, and the plain data that crosses its border.
+"""The interface that every store implements, and the values that its methods take and return.
 
-Everything is columnar: record batches in, record batches out, encoded keys as bytes. There is one
-implementation here (`lmdb.py`); the contract tests in `tests/store/test_contract.py` run on each.
+Data is columnar: record batches in, record batches out, encoded keys as bytes. There is one implementation,
+`store/lmdb`. The contract tests in `tests/store/test_contract.py` run on every implementation.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 
 class Position(NamedTuple):
-    """The place of one write in the history of a store: opaque, compared through cuts only.
+    """The position of one transaction in the history of a store. It is opaque: only cuts compare positions.
 
-    `number` is its form in files, messages and the command line.
+    `number` represents it in files, messages and on the command line.
     """
 
     number: int
@@ -41,9 +41,9 @@ class Position(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A consistent place in all logs: no transaction is on both sides of it.
+    """Offsets in all logs that split no transaction.
 
-    Only the store looks inside. Others ask what a cut covers, and which of two cuts comes first.
+    Only the store reads the fields. Other code asks what a cut covers, and which of two cuts comes first.
     """
 
     transaction: Count
@@ -55,16 +55,16 @@ class Cut(NamedTuple):
         return Position(self.transaction)
 
     def covers(self, position: Position) -> bool:
-        """Whether everything up to a position is inside the cut."""
+        """Whether the cut includes every transaction up to a position."""
         return position.number <= self.transaction
 
     def is_before(self, other: Cut) -> bool:
-        """Whether the other cut covers something that this one does not."""
+        """Whether the other cut covers transactions that this one does not."""
         return self.transaction < other.transaction
 
     @property
     def operations(self) -> int:
-        """How many operations the cut covers."""
+        """The number of operations that the cut covers."""
         return sum(self.offsets)
 
 
@@ -78,9 +78,9 @@ class Change:
 
 
 class Past:
-    """A table at a cut: for the keys that changed since, their rows then (None: absent), as far as the logs were read.
+    """A cache for reads of one table at a cut: `rows` has the rows at the cut of all keys changed since (None: absent).
 
-    It grows by what is logged between two reads, and is for one thread at a time.
+    Each read with it adds the changes logged up to `ends`, the ends of the logs then. Not thread-safe.
     """
 
     def __init__(self, cut: Cut) -> None:
@@ -89,7 +89,7 @@ class Past:
 
 
 class Written(NamedTuple):
-    """What a transaction did: its number, a position that readers may wait for, and how many rows it touched."""
+    """The result of a write: its transaction (readers can wait for its position) and the number of changed rows."""
 
     transaction: int
     operations: int
@@ -101,10 +101,10 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class Write:
-    """New values for keys of one state in one shard; NULL deletes. Keys are sorted and unique; all are binary arrays.
+    """New values for keys of one state in one shard. Keys are sorted and unique. A NULL value deletes its key.
 
-    `olds` is what the keys held before: it becomes the undo record of the epoch. None means that the
-    state begins with this epoch: there is nothing to go back to.
+    `olds` has the values before the epoch (NULL: absent) and becomes its undo record. None means that the state
+    begins with this epoch, so no earlier epoch can be read.
     """
 
     state: int
@@ -120,77 +120,77 @@ class Write:
         values: Sequence[bytes | None],
         olds: Sequence[bytes | None] | None,
     ) -> Write:
-        """From Python values in any order."""
+        """From Python values in any order of keys."""
         order = sorted(range(len(keys)), key=keys.__getitem__)
         arrays = [pa.array([part[i] for i in order], pa.large_binary()) for part in (keys, values)]
-        undone = None if olds is None else pa.array([olds[i] for i in order], pa.large_binary())
-        return cls(state, arrays[0], arrays[1], undone)
+        sorted_olds = None if olds is None else pa.array([olds[i] for i in order], pa.large_binary())
+        return cls(state, arrays[0], arrays[1], sorted_olds)
 
 
 class ShardSnapshot(ABC):
-    """A shard as it was when `epoch` had been applied, whatever was applied after it."""
+    """A shard as of one epoch: the changes of later epochs are not visible."""
 
     @abstractmethod
     def applied(self, state: int) -> int | None:
-        """The last epoch applied to a state; None if it never was."""
+        """The last epoch applied to a state, even if later than this snapshot's; None if none was."""
 
     @abstractmethod
     def moved_to(self, epoch: int) -> ShardSnapshot:
-        """The same shard, seen in the same transaction, at another epoch."""
+        """A snapshot at another epoch, in the same read transaction."""
 
     @abstractmethod
     def values(self, state: int, keys: pa.LargeBinaryArray) -> list[bytes | None]:
-        """What each of the keys, which are in order, holds."""
+        """The value of each key (None: absent). The keys are sorted."""
 
     @abstractmethod
     def changed(self, state: int, epoch: int) -> list[bytes]:
-        """The keys that a later epoch has changed, in order."""
+        """The keys that a later epoch changed, sorted."""
 
     @abstractmethod
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The values of those keys that exist."""
+        """The values of the keys that exist."""
 
     @abstractmethod
     def scan(
         self, state: int, low: bytes = b"", high: bytes | None = None, size: int = 20_000
     ) -> Iterator[list[tuple[bytes, bytes]]]:
-        """Entries with low <= key < high in key order, in runs of at most `size`."""
+        """Entries with low <= key < high in key order, in lists of about `size`."""
 
     @abstractmethod
     def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[list[bytes]]:
-        """For each of the prefixes, fastest in order, the values of the keys that begin with it."""
+        """For each prefix, the values of the keys that begin with it. Fastest with sorted prefixes."""
 
     @abstractmethod
     def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """Entries with low <= key < high, last first."""
+        """Entries with low <= key < high in descending key order."""
 
 
 class Shard(ABC):
-    """A slice of all arrangements and views. One writer at a time; any number of readers."""
+    """A slice of all states, by hash of key. One writer at a time; any number of readers."""
 
     @abstractmethod
     def at(self, epoch: int) -> AbstractContextManager[ShardSnapshot]:
-        """`SnapshotGone` if the shard no longer holds what it takes to go back to that epoch."""
+        """A snapshot at an epoch. Its reads raise `SnapshotGone` if the undo records they need were dropped."""
 
     @abstractmethod
     def apply(self, epoch: int, writes: Sequence[Write], keep: int, term: int = 0) -> bool:
-        """Apply an epoch's writes in one transaction; a state that has the epoch is left alone.
+        """Applies an epoch's writes in one transaction, except to states that already have the epoch.
 
-        Undo records of epochs up to `keep` are dropped. Returns whether anything was written; `Fenced` if the writer's
+        Drops undo records of epochs up to `keep`. Returns whether anything was written. Raises `Fenced` if the writer's
         term was fenced off.
         """
 
     @abstractmethod
     def fence(self, term: int) -> None:
-        """Refuse the writes of earlier terms."""
+        """From now on refuses writes of earlier terms."""
 
     @abstractmethod
     def drop(self, state: int) -> None:
-        """Forget a state, entries and undo records alike."""
+        """Deletes a state: its entries, undo records and mark."""
 
 
 class Capability(Enum):
-    """What only some stores can do."""
+    """Operations that only some kinds of store support."""
 
     TRANSACTIONS = "transactions over several rows or tables"
     INSPECTION = "audits of its own structures"
@@ -198,73 +198,76 @@ class Capability(Enum):
 
 
 class Store(ABC):
-    """Tables with logs, documents, and shards. Tasks in other processes open it by its reference (`ref`)."""
+    """Tables with their logs, documents, locks and shards. Other processes open it by its reference (`ref`)."""
 
     ref: StoreRef
     capabilities: frozenset[Capability]
     key_limit: KeyLimit
     hashes_keys: bool
-    """Whether a row's node is the hash of its primary key: then its changes are logged where its shard is."""
+    """Whether the hash of its primary key decides a row's node. Then its log is where the shard of that key is."""
     path: str
     nodes: int
     shards: int
 
     def require(self, capability: Capability) -> None:
-        """Raises `NotCapable` if this kind of store cannot do something."""
+        """Raises `NotCapable` if this kind of store lacks a capability."""
         if capability not in self.capabilities:
             raise NotCapable(store=self.ref.url, capability=capability.value)
 
     def inspect(self) -> AbstractContextManager[Inspection]:
-        """The structures of the store, for an audit; needs `Capability.INSPECTION`."""
+        """Reads the structures of the store for an audit. Needs `Capability.INSPECTION`."""
         raise NotCapable(store=self.ref.url, capability=Capability.INSPECTION.value)
 
     def repairs(self) -> Repairs:
-        """Repairs of the structures of the store; needs `Capability.REPAIR`."""
+        """Repairs of the store's structures. Needs `Capability.REPAIR`."""
         raise NotCapable(store=self.ref.url, capability=Capability.REPAIR.value)
 
     @abstractmethod
     def document(self, kind: Kind[T], key: object = "") -> T | None:
-        """The document of a kind, or the one under a key; None if there is no such document."""
+        """The document of a kind, or of a kind and key; None if it does not exist."""
 
     @abstractmethod
     def documents(self, kind: Kind[T]) -> dict[str, T]:
-        """All documents of a kind, by key, in the order of their keys."""
+        """All documents of a kind by key, sorted by key."""
 
     @abstractmethod
     def change_documents(self, changes: Changes, *, expected: Changes | None = None, term: int | None = None) -> None:
-        """Set (or with None remove) documents by name, all in one durable transaction.
+        """Sets documents by name, or removes them (None), all in one durable transaction.
 
-        Nothing changes if a document is not what the caller `expected` (`Conflict`), or if the epoch lock has another
-        term by now (`Fenced`).
+        Nothing changes if a document differs from what the caller `expected` (`Conflict`), or if `term` is no longer
+        the term of the epoch lock (`Fenced`).
         """
 
     @abstractmethod
     def lock(self, name: LockName, patience: float = 0.0) -> AbstractContextManager[None]:
-        """Hold a lock; `EpochsLocked` names its holder if it stays taken. A lock ends with its process."""
+        """Holds a lock in the block. If another process holds it longer than `patience` seconds, raises `EpochsLocked`.
+
+        The death of its process releases a lock.
+        """
 
     @abstractmethod
     def holder(self, name: LockName) -> Holder | None:
-        """The living process that holds a lock, if any."""
+        """The live process that holds a lock, if any."""
 
     def fence(self, term: int) -> None:
-        """Refuse the writes of earlier terms in all shards."""
+        """From now on refuses writes of earlier terms in all shards."""
         for index in range(self.shards):
             self.shard(index).fence(term)
 
     @abstractmethod
     def write(self, changes: Sequence[Change]) -> Written:
-        """Rows and log entries of all changes, in one transaction: all or nothing, never split by a cut."""
+        """Writes the rows and log entries of all changes in one transaction, which no cut splits."""
 
     @abstractmethod
     def get(self, table: TableDef, keys: Sequence[bytes], past: Past | None = None) -> dict[bytes, bytes]:
-        """The rows under encoded keys, those that exist: the newest, or those at the cut of `past`.
+        """The rows under encoded keys, where they exist: the newest rows, or those at the cut of `past`.
 
-        `past` is brought to the end of the logs first, so the next read with it costs only what was logged meanwhile.
+        Reads the logs into `past` up to their end, so the next read with it reads only newer log entries.
         """
 
     @abstractmethod
     def count(self, table: TableDef) -> int:
-        """How many rows a table has now."""
+        """The current number of rows of a table."""
 
     @abstractmethod
     def rows(
@@ -278,38 +281,40 @@ class Store(ABC):
         after: bytes = b"",
         upto: bytes | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """A node's rows of a table, newest or as they were at a cut; `columns` are positions.
+        """A node's rows of a table, the newest or those at a cut; `columns` are positions.
 
-        Only those with after < encoded key <= upto, if these are given. `OffsetGap` if the log after the cut is gone.
+        Returns rows with after < encoded key <= upto. Raises `OffsetGap` if the log after the cut was trimmed.
         """
 
     @abstractmethod
     def step(self, table: TableDef, node: int, after: bytes, count: int, size: int) -> tuple[bytes | None, int]:
-        """The last encoded key when so many rows after a key, or rows of so many bytes, have passed, and how many did.
+        """The end of the next chunk of rows, and its number of rows. The chunk starts after an encoded key.
 
-        One row at least; the key is None when no more are left.
+        A chunk has at most `count` rows and `size` bytes, but at least one row. Its end is an encoded key, or None if
+        no rows are left after it.
         """
 
     @abstractmethod
     def deltas(
         self, table: TableDef, node: int, start: Cut, end: Cut, columns: Sequence[int], size: int = 200_000
     ) -> Iterator[pa.RecordBatch]:
-        """A node's changes of a table between two cuts: chosen columns and `_weight`."""
+        """A node's delta of a table between two cuts: the chosen columns and `_weight`."""
 
     @abstractmethod
     def history(
         self, tables: Mapping[int, TableDef], node: int, start: Cut, end: Cut
     ) -> Iterator[tuple[Position, TableDef, pa.RecordBatch]]:
-        """A node's changes of tables (by id) between two cuts, in the order of its log.
+        """A node's changes of several tables (by id) between two cuts, in log order.
 
-        Each comes with its position, all columns and `_weight`.
+        Each item is the position of the transaction, the table, and a batch of all columns and `_weight`.
         """
 
     @abstractmethod
     def touched(self, start: Cut, end: Cut, *, checked: bool = True) -> dict[int, int]:
-        """How many operations each table id has between two cuts.
+        """The number of operations of each table between two cuts, by table id.
 
-        Every log entry between them is checked, unless somebody else does that before anything rests on the answer.
+        Verifies the checksum of every log entry in between. Unsafe with checked=False, unless the caller verifies the
+        entries before an epoch over them is committed.
         """
 
     @abstractmethod
@@ -318,36 +323,36 @@ class Store(ABC):
 
     @abstractmethod
     def cut_after(self, cut: Cut, operations: int) -> Cut:
-        """The last cut with at most `operations` more than `cut`; one whole transaction at least, if there is one."""
+        """The last cut with at most `operations` more than `cut`, but at least one transaction later if possible."""
 
     @abstractmethod
     def position(self, given: Position | Written | int) -> Position:
-        """The position that a user names; `BadPosition` if no write to this store has returned it."""
+        """The position that a user passed. Raises `BadPosition` if no write to this store can have returned it."""
 
     @abstractmethod
     def written_after(self, cut: Cut) -> float | None:
-        """When the first transaction after a cut was written (seconds since 1970); None if there is none."""
+        """When the first transaction after a cut was written (seconds since 1970); None if the cut is the newest."""
 
     @abstractmethod
     def trim(self, cut: Cut) -> None:
-        """Forget log entries before a cut."""
+        """Deletes log entries before a cut."""
 
     @abstractmethod
     def drop_rows(self, table: int) -> None:
-        """Forget the rows of a dropped table, which its id names."""
+        """Deletes the rows of a dropped table, given by its id."""
 
     @abstractmethod
     def shard(self, index: int) -> Shard:
-        """The shard, opened once per process."""
+        """A shard, opened once per process."""
 
     def drop_state(self, state: int) -> None:
-        """Forget a state in all shards."""
+        """Deletes a state in all shards."""
         for index in range(self.shards):
             self.shard(index).drop(state)
 
     @abstractmethod
     def sync(self) -> None:
-        """Make everything durable that relaxed durability has left in memory."""
+        """Flushes all commits to disk, for stores that do not do so at every commit."""
 
     @abstractmethod
     def close(self) -> None: ...

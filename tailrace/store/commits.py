@@ -1,7 +1,7 @@
-"""Committed epochs as the store remembers them: the cut that each stands for.
+"""Records of committed epochs: the cut of each, and what it did.
 
-The last ones are kept, and those after the oldest pinned epoch, so that whoever follows the epochs from a pin
-finds the cut of every one of them.
+The store keeps the records of the last epochs, and of all epochs after the oldest pin. So a reader that follows the
+epochs from its pin finds the cut of every one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tailrace.store.documents import Count, Document, Kind
 
 
 class Committed(Document, frozen=True):
-    """The epoch that readers see, and its cut."""
+    """The last committed epoch, which readers see, and its cut."""
 
     epoch: Count
     cut: Cut
@@ -22,7 +22,7 @@ class Committed(Document, frozen=True):
 
 
 class Refreshed(Document, frozen=True):
-    """How an epoch refreshed one view: `taken` says by deltas or by recomputing, `reason` why."""
+    """How an epoch refreshed one view: `taken` says whether by deltas or by recomputing, `reason` why."""
 
     taken: str
     reason: str
@@ -46,19 +46,19 @@ COMMITTED: Kind[Committed] = Kind("committed", Committed)
 EPOCHS: Kind[EpochRecord] = Kind("epoch:", EpochRecord, expendable=True)
 
 
-def committed(store: Store) -> Committed:
+def read_committed(store: Store) -> Committed:
     return store.document(COMMITTED) or Committed(0, Cut(0, (0,) * store.nodes), 0.0)
 
 
-def key_of(epoch: int) -> str:
-    """The key of an epoch's record; keys sort as epochs do."""
+def epoch_key(epoch: int) -> str:
+    """The key of an epoch's record. Keys sort like epoch numbers."""
     return f"{epoch:016d}"
 
 
 def committed_between(store: Store, after: int, upto: int) -> list[tuple[int, Cut]]:
-    """The epochs committed after one and up to another, with their cuts. A repair leaves out numbers.
+    """The epochs committed after one epoch and up to another, with their cuts. A repair leaves gaps in the numbers.
 
-    Records of epochs after a pinned one are kept: a reader that follows the epochs from its pin finds them all.
+    Complete only if epoch `after` is pinned: older records may have been removed.
     """
     records = sorted(store.documents(EPOCHS).values(), key=lambda record: record.epoch)
     return [(r.epoch, r.cut) for r in records if after < r.epoch <= upto and r.cut is not None]

@@ -1,7 +1,7 @@
-"""Documents: the small JSON records of a store, each of a type that its owner defines.
+"""Documents: small JSON records of a store, each of a type that its owner defines.
 
-A document is validated when it is read. Its readers rely on its type; a damaged one raises `Corrupt`, which names the
-document and the field.
+A document is validated when it is read, so its readers can rely on its type. A damaged document raises `Corrupt`, which
+names the document and the field.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tailrace.errors import Corrupt
 T = TypeVar("T")
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Number = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  # the number of a table or state: four bytes of a key
+Number = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  # of a table or state; takes four bytes in keys
 
 KINDS: dict[str, Kind[Any]] = {}
-"""All kinds of documents, by name: what an audit checks a store against."""
+"""All kinds of documents by name. An audit checks every stored document against its kind."""
 
 
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,7 +35,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Kind(Generic[T]):
     """One kind of document. A name that ends in a colon is the prefix of many documents, one per key.
 
-    An `expendable` document can be rebuilt or done without: a repair removes it when it is damaged.
+    An `expendable` document is recreated when needed: a repair removes it if it is damaged.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Kind(Generic[T]):
 
 
 def kind_of(name: str) -> Kind[Any] | None:
-    """The kind of the document with this name, None for a name that no owner has defined."""
+    """The kind of the document with this name; None if no kind matches."""
     prefix, colon, _ = name.partition(":")
     return KINDS.get(prefix + colon)
 
@@ -63,10 +63,10 @@ def encode(value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
-def decode(where: str, data: bytes, wanted: Any, nodes: int | None = None) -> Any:
-    """The value of a JSON text; `Corrupt` if it is not JSON, not of the wanted type, or of another store."""
+def decode(where: str, data: bytes, expected_type: Any, nodes: int | None = None) -> Any:
+    """Decodes JSON. Raises `Corrupt` if it is invalid, of another type, or does not fit a store with `nodes` nodes."""
     try:
-        value = msgspec.json.decode(data, type=wanted)
+        value = msgspec.json.decode(data, type=expected_type)
     except msgspec.ValidationError as error:
         raise Corrupt(where=where, reason=_as_clause(str(error))) from None
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -74,12 +74,12 @@ def decode(where: str, data: bytes, wanted: Any, nodes: int | None = None) -> An
     except RecursionError:
         raise Corrupt(where=where, reason="nested too deeply") from None
     if nodes is not None and isinstance(value, Document) and not value.fits(nodes):
-        raise Corrupt(where=where, reason=f"it does not belong to a store with {nodes} nodes")
+        raise Corrupt(where=where, reason=f"it does not fit a store with {nodes} nodes")
     return value
 
 
 def _as_clause(sentence: str) -> str:
-    """An error of msgspec's as the second half of a sentence."""
+    """A msgspec error message in a form that can follow "is damaged: "."""
     return sentence[:1].lower() + sentence[1:].replace("`", "'")
 
 

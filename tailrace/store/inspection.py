@@ -1,7 +1,7 @@
-"""What an audit asks of the structures of a store, and what a repair does to them.
+"""The interfaces by which audits inspect the structures of a store, and by which repairs change them.
 
-Both are capabilities: a store that keeps its structures itself (LMDB files) can be inspected and repaired, one whose
-structures belong to another system cannot.
+Both are capabilities: a store that owns its structures (LMDB files) has them. A store whose structures belong to
+another system does not.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from tailrace.store.base import Cut, Store
 
 UNREADABLE = (TailraceError, pa.ArrowException, OSError, EOFError, struct.error, ValueError, TypeError, KeyError)
-"""What reading damaged bytes may raise."""
+"""Exceptions that reading damaged bytes may raise."""
 
 
 class Mark(NamedTuple):
-    """The last epoch applied to a state in a shard, and the oldest epoch that can still be read."""
+    """The last epoch applied to a state in a shard, and the oldest epoch still readable."""
 
     applied: int
     oldest: int
@@ -34,10 +34,10 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class StateRecord:
-    """What a shard has of one state: whether there are entries, its mark, and its undo records.
+    """One state in one shard: whether it has entries, its mark, and the epochs of its undo records.
 
-    `marked` says whether a mark exists; `mark` is None if it cannot be read. `damaged` are undo records that cannot be
-    read, by epoch, each with the reason.
+    `marked` says whether a mark exists; `mark` is None if it is unreadable. `damaged` has the unreadable undo records:
+    epoch and reason.
     """
 
     state: int
@@ -49,7 +49,7 @@ class StateRecord:
 
 
 class RowAudit(NamedTuple):
-    """What is wrong with the rows of a table, how many rows there are, and how many the store has counted."""
+    """Faults of a table's rows, the actual number of rows, and the number that the store has counted."""
 
     faults: list[str]
     rows: int
@@ -57,7 +57,7 @@ class RowAudit(NamedTuple):
 
 
 class Inspection(ABC):
-    """The structures of a store as they are on disk. Nothing that is read is trusted."""
+    """The structures of a store as they are on disk. Everything read may be damaged."""
 
     @abstractmethod
     def documents(self) -> list[tuple[str, bytes]]:
@@ -65,17 +65,17 @@ class Inspection(ABC):
 
     @abstractmethod
     def transaction_faults(self, committed: Cut) -> tuple[list[str], tuple[int, ...] | None]:
-        """What is wrong with the list of transactions; and where it says that the logs end, None if it is damaged."""
+        """Faults of the list of transactions, and the log ends it gives (None if it has faults)."""
 
     @abstractmethod
     def log_faults(
         self, node: int, start: int, end: int | None, tables: Mapping[int, TableDef]
     ) -> Iterator[tuple[int, str]]:
-        """Offsets of a node's log, and what is wrong there. `end` is where the log must end, if that is known."""
+        """Faults of a node's log, each with its offset. The log must reach from `start` to `end` (if known)."""
 
     @abstractmethod
     def audit_rows(self, table: TableDef) -> RowAudit:
-        """Rows of a table that cannot be read, or are stored under a wrong key or on a wrong node."""
+        """Finds rows of a table that are unreadable, or stored under a wrong key or on a wrong node."""
 
     @abstractmethod
     def states(self, shard: int) -> list[StateRecord]:
@@ -83,7 +83,7 @@ class Inspection(ABC):
 
     @abstractmethod
     def lost_shard_advice(self, shard: int) -> str:
-        """What to do about a shard that cannot be opened."""
+        """Advice for an operator on a shard that cannot be opened, as a sentence without its full stop."""
 
 
 class Repairs(ABC):
@@ -91,24 +91,24 @@ class Repairs(ABC):
 
     @abstractmethod
     def roll_back(self, epoch: int) -> list[tuple[int, int]]:
-        """Take an uncommitted epoch back in all shards, by its undo records.
+        """Rolls back an uncommitted epoch in all shards, by its undo records.
 
-        Readers see no change: they read through the undo records. Returns shard and state of undo records that were
-        damaged. What these states hold stays, as if it had been committed.
+        Readers see no change, because they already read through the undo records. Returns (shard, state) of each
+        damaged undo record: those states keep the epoch's values and must be recomputed.
         """
 
     @abstractmethod
     def reset_state(self, shard: int, state: int, committed: int) -> None:
-        """Declare what a shard holds of a state to be the committed epoch, and the oldest that can be read."""
+        """Drops a state's undo records in a shard, and marks its entries as those of the committed epoch."""
 
     @abstractmethod
     def rebuild_transactions(self, committed: Cut) -> Cut:
-        """Rebuild the list of transactions from the logs: one entry, at the end of all logs. Returns its cut."""
+        """Rebuilds the list of transactions from the logs, as one entry at the end of all logs. Returns its cut."""
 
     @abstractmethod
     def add_to_count(self, table: TableDef, rows: int) -> None:
-        """Correct the number of rows that the store has counted."""
+        """Adds a correction to the stored row count of a table."""
 
     @abstractmethod
     def scratch(self) -> AbstractContextManager[Store]:
-        """A scratch store: the tables of this store, and empty shards of its own."""
+        """A temporary store with the tables of this store and its own, empty shards."""

@@ -1,7 +1,7 @@
-"""Key limits: the longest keys that a store can hold, and how longer ones are shortened.
+"""The longest keys that a store can hold, and how longer keys are shortened.
 
-A shortened key keeps its beginning, so that it stays near its neighbours. It ends in a digest of the whole key, so that
-it stays unique. Shortened keys with the same beginning are not in order: readers that need the order compare the rows.
+A shortened key keeps its beginning, so it stays near its neighbours. It ends in a digest of the whole key, so it stays
+unique. Shortened keys with the same beginning are not in order: readers that need the order compare the rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tailrace.codec.keys import DIGEST, digest
 
 @dataclass(frozen=True)
 class KeyLimit:
-    """The limit of one kind of store, in bytes: of a whole key, and of each part of a two-part key (group, row)."""
+    """The limits of one kind of store in bytes: for a whole key, and for each part of a two-part key (group, row)."""
 
     whole: int
     part: int
@@ -35,12 +35,12 @@ class KeyLimit:
 
     @property
     def exact_whole(self) -> int:
-        """Bytes that a shortened key has in common with the whole key; shorter keys are in order."""
+        """The number of leading bytes that shortening keeps. Keys up to this length are in order."""
         return self.whole - DIGEST
 
     @property
     def exact_part(self) -> int:
-        """Bytes that a shortened part has in common with the whole part; shorter parts are in order."""
+        """The number of leading bytes that shortening keeps of a part. Parts up to this length are in order."""
         return self.part - DIGEST
 
 

@@ -1,7 +1,7 @@
-"""Leases: documents that say "this process still needs something", and expire if it stops saying so.
+"""Leases: documents by which a process claims something for as long as it lives.
 
-A lease has an expiry that its process moves forward while it lives. A lease that has expired, or whose process is known
-to be dead, counts no more, and anybody may remove it.
+A process renews its leases regularly. A lease that has expired, or whose process is known to be dead, no longer counts,
+and any process may remove it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import structs
 from tailrace.errors import Closed, StoreError
 from tailrace.store.base import Store
 from tailrace.store.documents import Count, Document, Kind
-from tailrace.store.processes import lives, me
+from tailrace.store.processes import is_process_alive, this_process
 
 DURATION = 60.0  # seconds from a renewal to the expiry
 RENEWAL = 15.0  # seconds between two renewals
@@ -27,7 +27,7 @@ L = TypeVar("L", bound="Lease")
 
 
 class Lease(Document, frozen=True, kw_only=True):
-    """A process, and until when it is believed to be alive. Leases of older stores have no expiry."""
+    """The process that holds the lease, and when the lease expires. Leases of older stores do not expire."""
 
     pid: Count
     host: str
@@ -36,17 +36,19 @@ class Lease(Document, frozen=True, kw_only=True):
 
     @property
     def is_alive(self) -> bool:
-        if {"pid": self.pid, "host": self.host, "started": self.started} == me():
-            return True  # this process removes its own leases, also after a jump of the clock
-        return (self.expires is None or time.time() < self.expires) and lives(self.pid, self.host, self.started)
+        if {"pid": self.pid, "host": self.host, "started": self.started} == this_process():
+            return True  # even if the clock jumped: this process removes its own leases
+        return (self.expires is None or time.time() < self.expires) and is_process_alive(
+            self.pid, self.host, self.started
+        )
 
 
 LEASES: Kind[Lease] = Kind("lease:", Lease, expendable=True)
 
 
 def fresh_lease() -> dict[str, object]:
-    """The fields of a lease that this process takes now."""
-    return {**me(), "expires": time.time() + DURATION}
+    """The fields of a new lease of this process."""
+    return {**this_process(), "expires": time.time() + DURATION}
 
 
 def is_leased(store: Store, key: str) -> bool:
@@ -55,18 +57,18 @@ def is_leased(store: Store, key: str) -> bool:
 
 
 @contextmanager
-def kept(store: Store, kind: Kind[L], key: str) -> Iterator[None]:
-    """Renew a lease, which the store already has, inside the block."""
+def renewing(store: Store, kind: Kind[L], key: str) -> Iterator[None]:
+    """Renews a lease, which must exist in the store, for the duration of the block."""
     entry = (store, kind, key)
-    _keeper.add(entry)
+    _renewer.add(entry)
     try:
         yield
     finally:
-        _keeper.remove(entry)
+        _renewer.remove(entry)
 
 
-class _Keeper:
-    """A thread that renews all leases of this process. It starts with the first lease and ends with the last."""
+class _Renewer:
+    """A thread that renews all leases of this process. It runs while the process has leases."""
 
     def __init__(self) -> None:
         self._guard = threading.Condition()
@@ -101,22 +103,22 @@ class _Keeper:
 
 
 def renew(store: Store, kind: Kind[L], key: str) -> None:
-    """Move the expiry of a lease forward. A lease that somebody removed stays removed."""
+    """Extends a lease. A lease that another process removed stays removed."""
     try:
         lease = store.document(kind, key)
         if lease is not None:
             renewed = structs.replace(lease, expires=time.time() + DURATION)
             store.change_documents({kind.at(key): renewed}, expected={kind.at(key): lease})
     except (StoreError, Closed):
-        return  # the store is closed, or the lease was changed meanwhile: the next renewal sees
+        return  # the store was closed, or the lease changed meanwhile; the next renewal tries again
 
 
-_keeper = _Keeper()
+_renewer = _Renewer()
 
 
-def _forget() -> None:
-    global _keeper
-    _keeper = _Keeper()
+def _reset_renewer() -> None:
+    global _renewer
+    _renewer = _Renewer()
 
 
-os.register_at_fork(after_in_child=_forget)  # a forked child renews nothing: the leases are its parent's
+os.register_at_fork(after_in_child=_reset_renewer)  # the leases belong to the parent; a forked child must not renew

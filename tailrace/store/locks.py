@@ -1,12 +1,12 @@
-"""Locks of a store: who runs epochs, and whose writes still count.
+"""Locks of a store: they decide which process runs epochs, and whose writes are accepted.
 
-    runner    held by the process that maintains views: for as long as `run` runs, or for one `refresh`
+    runner    held by the process that maintains views: while `run` runs, or for one `refresh`
     epoch     held during one epoch or one change of the catalog, so that views can be created between two epochs
 
-Each holder of the epoch lock has a **term**, a number that grows from holder to holder. A new holder that finds an
-epoch left open, or takes it back, *fences* earlier terms: shards refuse their writes, and documents of epochs change
-for the current term only. So a holder that was replaced, or a task that outlived its driver, can neither apply nor
-commit.
+Each process that takes the epoch lock has a **term**, with a greater number than that of the process before it. Before
+a holder resumes or rolls back an epoch left open, it *fences* earlier terms: shards then refuse their writes, and
+documents of epochs change only under the current term. So a replaced holder, or a task that outlived its driver, can
+neither apply nor commit.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple, Protocol
 
 from tailrace.store.base import Store
 from tailrace.store.documents import Count, Document, Kind
-from tailrace.store.processes import me
+from tailrace.store.processes import this_process
 
-PATIENCE = 600.0  # seconds that a change of the catalog waits for the epoch under way
+PATIENCE = 600.0  # seconds that a change of the catalog waits for the current epoch
 
 LockName = Literal["runner", "epoch"]
 
@@ -33,9 +33,9 @@ class Holder(NamedTuple):
 
 
 class Term(Document, frozen=True):
-    """The newest term of the epoch lock, and the process that has it.
+    """The newest term of the epoch lock, and the process that holds it.
 
-    `burnt` is the largest number of an epoch that was taken back. No later epoch may use it.
+    `burnt` is the largest number of an epoch that was rolled back. New epochs must use greater numbers.
     """
 
     number: Count
@@ -49,26 +49,26 @@ TERM: Kind[Term] = Kind("term", Term)
 
 
 class Tenure(Protocol):
-    """What an epoch needs to know of the lock under which it runs."""
+    """What an epoch needs to know about the epoch lock under which it runs."""
 
     @property
     def term(self) -> int:
-        """The number of the term under which the lock is held."""
+        """The number of the current term."""
 
     @property
     def burnt(self) -> int:
-        """The largest number of an epoch that was taken back."""
+        """The largest number of an epoch that was rolled back."""
 
 
 class Unlocked(NamedTuple):
-    """The tenure of a scratch store, which nobody else can write."""
+    """The tenure of a scratch store: no other process writes to it, so it needs no lock."""
 
     term: int = 0
     burnt: int = 0
 
 
 class EpochLock:
-    """The epoch lock of one store, as one process takes it."""
+    """The epoch lock of one store, for one process."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -76,7 +76,7 @@ class EpochLock:
 
     @contextmanager
     def held(self, patience: float = PATIENCE) -> Iterator[None]:
-        """Hold the lock; `EpochsLocked` names its holder if it stays taken."""
+        """Holds the lock in the block. Raises `EpochsLocked` if another process keeps it for `patience` seconds."""
         with self._store.lock("epoch", patience):
             self._tenure = self._take_term()
             try:
@@ -86,31 +86,31 @@ class EpochLock:
 
     @property
     def term(self) -> int:
-        return self._held.number
+        return self._current.number
 
     @property
     def burnt(self) -> int:
-        return self._held.burnt
+        return self._current.burnt
 
     @property
-    def _held(self) -> Term:
+    def _current(self) -> Term:
         assert self._tenure is not None, "the epoch lock is not held"
         return self._tenure
 
     def fence(self, burnt: int) -> None:
-        """Begin another term: writes of earlier terms are refused, epoch numbers up to `burnt` are not used again."""
+        """Begins a new term. Shards refuse writes of earlier terms; epoch numbers up to `burnt` are not reused."""
         self._tenure = self._next_term(max(burnt, self.burnt))
         self._store.fence(self.term)
 
     def _take_term(self) -> Term:
-        """The newest term if it is this process's, else the next one: most epochs write nothing here."""
+        """The newest term if this process holds it, else a new one. So most epochs need no write here."""
         newest = self._store.document(TERM)
-        if newest is not None and {"pid": newest.pid, "host": newest.host, "started": newest.started} == me():
+        if newest is not None and {"pid": newest.pid, "host": newest.host, "started": newest.started} == this_process():
             return newest
         return self._next_term(0 if newest is None else newest.burnt)
 
     def _next_term(self, burnt: int) -> Term:
         newest = self._store.document(TERM)
-        term = Term(1 if newest is None else newest.number + 1, **me(), burnt=burnt)
+        term = Term(1 if newest is None else newest.number + 1, **this_process(), burnt=burnt)
         self._store.change_documents({TERM.name: term}, expected={TERM.name: newest})
         return term

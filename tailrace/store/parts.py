@@ -1,10 +1,10 @@
-"""The part of the tables that a view being built has taken in.
+"""Parts: the rows of each table that a view under construction has loaded.
 
     part(T) = rows of T whose key is at most its node's bound
     delta(part over an epoch) = log of the epoch, keys up to the old bound  +  rows at its end, keys between the bounds
 
-So a half-built view is at every commit its query over these parts, at the same cut as all other views: it needs no old
-log to catch up with, and once the bounds are past all keys it is finished.
+At every commit a half-built view equals its query over these parts, at the same cut as all other views. So it never
+has to catch up from an old log, and it is complete when all bounds are EVERYTHING.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tailrace.store.base import Cut, Store
 from tailrace.store.documents import Number
 from tailrace.store.key_limit import KeyLimit
 
-NOTHING, EVERYTHING = "", "*"  # bounds before the first and after the last key; any other is the key, in hex
+NOTHING, EVERYTHING = "", "*"  # bounds before the first and after the last key; other bounds are keys in hex
 Bound = Annotated[str, msgspec.Meta(pattern=r"\A(\*|([0-9a-f]{2}){0,511})\Z")]
-Bounds = Mapping[Number, tuple[Bound, ...]]  # per table id, one for each node
+Bounds = Mapping[Number, tuple[Bound, ...]]  # by table id, one bound per node
 
 
 @dataclass(frozen=True)
 class Part:
-    """Bounds before and after an epoch."""
+    """The bounds of a build before an epoch (`loaded`) and after it (`coming`)."""
 
     loaded: Bounds
     coming: Bounds
@@ -37,7 +37,7 @@ class Part:
     def only_loaded(
         self, batch: pa.RecordBatch, table: TableDef, node: int, positions: Sequence[int], limit: KeyLimit
     ) -> pa.RecordBatch:
-        """The rows of a batch, whose columns are those at `positions`, that the part had before the epoch."""
+        """Keeps the rows of a batch that were in the part before the epoch. `positions` are the batch's columns."""
         bound = self._bound(self.loaded, table, node)
         if bound == EVERYTHING:
             return batch
@@ -50,7 +50,7 @@ class Part:
     def coming_rows(
         self, store: Store, table: TableDef, node: int, cut: Cut, positions: Sequence[int]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows at the end of the epoch that come into the part."""
+        """The rows that the epoch adds to the part, as of its end."""
         low, high = self._bound(self.loaded, table, node), self._bound(self.coming, table, node)
         if low != high:
             upto = None if high == EVERYTHING else bytes.fromhex(high)
@@ -64,17 +64,20 @@ class Part:
 def next_chunk(
     store: Store, tables: Sequence[TableDef], loaded: Bounds, count: int, size: int
 ) -> tuple[Bounds, int] | None:
-    """The bounds when the next `count` rows, or `size` bytes of them, have come in, and how many; None if all have."""
+    """The bounds after the next chunk, of about `count` rows or `size` bytes, and its number of rows.
+
+    None if all rows of all tables are loaded.
+    """
     for table in tables:
         bounds = loaded.get(table.id, (NOTHING,) * store.nodes)
-        left = [node for node, bound in enumerate(bounds) if bound != EVERYTHING]
-        if not left:
+        unfinished = [node for node, bound in enumerate(bounds) if bound != EVERYTHING]
+        if not unfinished:
             continue
-        moved, rows = list(bounds), 0
-        for node in left:
-            most = max(1, count // len(left)), size // len(left)
-            key, passed = store.step(table, node, bytes.fromhex(bounds[node]), *most)
-            moved[node] = EVERYTHING if key is None else key.hex()
-            rows += passed
-        return {**loaded, table.id: tuple(moved)}, rows
+        new_bounds, chunk_rows = list(bounds), 0
+        for node in unfinished:
+            limits = max(1, count // len(unfinished)), size // len(unfinished)
+            key, rows = store.step(table, node, bytes.fromhex(bounds[node]), *limits)
+            new_bounds[node] = EVERYTHING if key is None else key.hex()
+            chunk_rows += rows
+        return {**loaded, table.id: tuple(new_bounds)}, chunk_rows
     return None

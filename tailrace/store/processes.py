@@ -1,4 +1,4 @@
-"""Which process wrote a note, and whether it still lives: for what must not outlive its process."""
+"""Identifies processes, so that leases and locks of a dead process can be recognised."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import Any
 
 
-def me() -> dict[str, Any]:
-    """This process, as others can find it again."""
-    return {"pid": os.getpid(), "host": socket.gethostname(), "started": _started(os.getpid())}
+def this_process() -> dict[str, Any]:
+    """The identity of this process: process id, host and start time."""
+    return {"pid": os.getpid(), "host": socket.gethostname(), "started": _start_time(os.getpid())}
 
 
-def lives(pid: int, host: str, started: int | None) -> bool:
-    """Whether a process is alive, as far as this host can tell: it cannot tell of another host's."""
+def is_process_alive(pid: int, host: str, started: int | None) -> bool:
+    """Whether a process is alive. True for processes of other hosts, because this host cannot tell."""
     if host != socket.gethostname():
         return True
-    if not there(pid):
+    if not pid_exists(pid):
         return False
-    # the system reuses process ids: another process may have this one by now
-    return started is None or started == _started(pid)
+    # The operating system reuses process ids; the start time tells two processes with the same id apart.
+    return started is None or started == _start_time(pid)
 
 
-def there(pid: int) -> bool:
-    """Whether a process of this machine has the number."""
+def pid_exists(pid: int) -> bool:
+    """Whether a process with this id exists on this host."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -34,8 +34,8 @@ def there(pid: int) -> bool:
     return True
 
 
-def _started(pid: int) -> int | None:
-    """When a process started, in the system's own count; None if it is over or the system does not say."""
+def _start_time(pid: int) -> int | None:
+    """A process's start time in clock ticks since boot; None if it has ended, or /proc is not available."""
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -34,8 +34,8 @@ from tailrace.plan.nodes import (
     Window,
     WindowCall,
 )
-from tailrace.store.commits import committed
-from tailrace.store.pins import oldest_pinned, pinned
+from tailrace.store.commits import read_committed
+from tailrace.store.pins import find_oldest_pin, pinned
 from tailrace.types import Column
 
 CUT = [0, [0, 0]]
@@ -118,8 +118,8 @@ def read_all(db: tr.Database) -> list[Callable[[], Any]]:
         lambda: db._catalog.dependants("t"),
         lambda: db._catalog.states,
         lambda: store.count(db._catalog.table("t")),
-        lambda: store.trim(committed(store).cut),
-        lambda: oldest_pinned(store),
+        lambda: store.trim(read_committed(store).cut),
+        lambda: find_oldest_pin(store),
         lambda: construction.progress(store, "w"),
         lambda: records.recent(store),
         lambda: store.document(INTENT),
@@ -255,5 +255,5 @@ def test_a_malformed_lock_file_has_an_unknown_holder(tmp_path: Path) -> None:
         for text in (b"", b"[]", b"\xff", b'{"pid": 1}', b"[" * 4000, b'{"pid": {}, "command": 1, "since": 2}'):
             (tmp_path / "store" / "runner.lock").write_bytes(text)
             with open(tmp_path / "store" / "runner.lock", "rb") as file:
-                assert lock._noted_holder(file.fileno()).pid == "unknown"
+                assert lock._read_note(file.fileno()).pid == "unknown"
         assert isinstance(db.status().epoch, int)

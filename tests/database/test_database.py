@@ -14,7 +14,7 @@ from msgspec import structs
 import tailrace as tr
 from tailrace.errors import BadKey, Closed, InUse, NameTaken, NotAStore, SqlError, SyntaxFault, UnknownName, Unsupported
 from tailrace.store.base import Write
-from tailrace.store.commits import COMMITTED, committed
+from tailrace.store.commits import COMMITTED, read_committed
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_an_unfinished_build_leaves_nothing_behind(db: tr.Database, monkeypatch:
 
 def test_verify_finds_a_missing_row(db: tr.Database) -> None:
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, price FROM orders")
-    view, epoch = db._catalog.view("v"), committed(db._store).epoch
+    view, epoch = db._catalog.view("v"), read_committed(db._store).epoch
     for shard in range(db._store.shards):
         holder = db._store.shard(shard)
         with holder.at(epoch) as snapshot:
@@ -206,7 +206,7 @@ def test_verify_finds_a_missing_row(db: tr.Database) -> None:
         if entries:
             holder.apply(epoch + 1, [Write.of(view.state, [entries[0][0]], [None], None)], keep=epoch)
             break
-    done = committed(db._store)
+    done = read_committed(db._store)
     db._store.change_documents({COMMITTED.name: structs.replace(done, epoch=epoch + 1)})
     report = db.verify("v")
     assert (report.ok, report.missing, report.extra) == (False, 1, 0)

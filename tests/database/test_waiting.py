@@ -13,7 +13,7 @@ import pytest
 
 import tailrace as tr
 from tailrace.errors import BadPosition, Timeout
-from tailrace.store.lmdb.lock import held, holder
+from tailrace.store.lmdb.lock import held, read_holder
 
 
 @pytest.fixture
@@ -67,13 +67,13 @@ def test_positions_that_no_write_returned(db: tr.Database, position: Any) -> Non
 
 
 def test_runner_names_the_process_that_runs_epochs(tmp_path: Path) -> None:
-    assert holder(str(tmp_path), "runner") is None
+    assert read_holder(str(tmp_path), "runner") is None
     with held(str(tmp_path), "runner"):
-        found = holder(str(tmp_path), "runner")
+        found = read_holder(str(tmp_path), "runner")
         assert found is not None
         assert found.pid == os.getpid()
-    assert holder(str(tmp_path), "runner") is None
+    assert read_holder(str(tmp_path), "runner") is None
     dead = {"pid": 4194305, "host": os.uname()[1], "started": None, "command": "x", "since": "y"}
     for note in ('{"pid": 1}', "[]", "{", json.dumps(dead)):
         (tmp_path / "runner.lock").write_text(note)
-        assert holder(str(tmp_path), "runner") is None
+        assert read_holder(str(tmp_path), "runner") is None

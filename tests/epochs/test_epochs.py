@@ -17,7 +17,7 @@ from tailrace import faults
 from tailrace.epochs.model import INTENT
 from tailrace.errors import EpochFailed, EpochsLocked, Fenced
 from tailrace.store.base import Write
-from tailrace.store.commits import committed
+from tailrace.store.commits import read_committed
 from tailrace.store.lmdb.lock import held
 from tailrace.store.locks import TERM
 from tailrace.store.pins import pinned
@@ -65,7 +65,7 @@ def crash_before_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_refresh_reports_what_it_did(db: tr.Database) -> None:
     fill(db, 0)
     epoch = db.refresh()
-    assert (epoch.operations, epoch.number) == (9, committed(db._store).epoch)
+    assert (epoch.operations, epoch.number) == (9, read_committed(db._store).epoch)
     again = db.refresh()
     assert (again.operations, again.number) == (0, epoch.number)
 
@@ -172,7 +172,7 @@ def test_the_log_is_trimmed_up_to_the_committed_cut_or_the_oldest_pin(db: tr.Dat
 def test_a_failed_epoch_commits_nothing_and_is_retried(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(db, 0)
     db.refresh()
-    before = committed(db._store)
+    before = read_committed(db._store)
     db.sql(
         "CREATE MATERIALIZED VIEW bad AS SELECT id, raise_error(CAST(v AS STRING)) IS NULL AS x FROM a WHERE v = 999"
     )
@@ -180,7 +180,7 @@ def test_a_failed_epoch_commits_nothing_and_is_retried(db: tr.Database, monkeypa
     with pytest.raises(EpochFailed) as error:
         db.refresh()
     assert "999" in error.value.reason
-    assert committed(db._store).epoch == before.epoch
+    assert read_committed(db._store).epoch == before.epoch
     db.drop("bad")
     assert db.refresh().operations == 1
     assert db.verify("t").ok
@@ -196,7 +196,7 @@ def take_term(db: tr.Database) -> None:
 def test_a_runner_that_was_replaced_does_not_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(db, 0)
     db.refresh()
-    before, done = read_views(db), committed(db._store)
+    before, done = read_views(db), read_committed(db._store)
     fill(db, 100)
 
     def replaced(name: str) -> None:
@@ -207,7 +207,7 @@ def test_a_runner_that_was_replaced_does_not_commit(db: tr.Database, monkeypatch
         patch.setattr(faults, "point", replaced)
         with pytest.raises(Fenced):
             db.refresh()
-    assert (committed(db._store), read_views(db)) == (done, before)
+    assert (read_committed(db._store), read_views(db)) == (done, before)
     db.refresh()  # under a term of its own
     assert db.view("t").get(0) == {"g": 0, "s": 309, "n": 3, "lo": 100}
     assert all(db.verify(name).ok for name in db.views())
@@ -259,7 +259,7 @@ def test_a_repair_never_uses_the_number_of_an_epoch_that_it_takes_back(
     db._store.shard(0).apply(left.epoch + 1, [Write.of(state, [b"k"], [b"damaged"], [None])], 0, left.term)
     report = db.audit(repair=True)
     assert report.ok, report
-    assert committed(db._store).epoch > left.epoch
+    assert read_committed(db._store).epoch > left.epoch
     with pytest.raises(Fenced):  # a task that outlived its driver
         db._store.shard(0).apply(left.epoch, [Write.of(state, [b"k"], [b"v"], [None])], 0, left.term)
     db.refresh()

@@ -13,7 +13,7 @@ from oracle import WIDE, Model, random_step
 import tailrace as tr
 from tailrace.epochs import records
 from tailrace.errors import SqlError, Unsupported
-from tailrace.store.commits import committed
+from tailrace.store.commits import read_committed
 
 RECOMPUTE, DELTAS = -(10**9), 10**9  # values of `overhead` that force one choice
 
@@ -202,7 +202,7 @@ def test_a_repeated_epoch_keeps_its_recorded_choice(db: tr.Database, monkeypatch
     random_steps(rng, model, 5)
     db.refresh()
     before = {name: db.view(name).scan().to_pylist() for name in db.views()}
-    number = committed(db._store).epoch
+    number = read_committed(db._store).epoch
     db._epochs.overhead = RECOMPUTE
     random_steps(rng, model, 5)
     crash_before_commit(db, monkeypatch)

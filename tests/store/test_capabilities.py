@@ -1,4 +1,4 @@
-"""Capabilities: what a kind of store cannot do is a clear error, and nothing is changed."""
+"""Capabilities: using one that a store lacks is a clear error and changes nothing."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from tailrace.store.lmdb.store import LmdbStore
 
 @pytest.fixture
 def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tr.Database:
-    """A store that can do nothing that only some stores can do."""
+    """A store without any optional capability."""
     monkeypatch.setattr(LmdbStore, "capabilities", frozenset())
     db = tr.open(tmp_path / "s", map_size=1 << 26)
     db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
     return db
 
 
-def test_an_embedded_store_can_do_everything(tmp_path: Path) -> None:
+def test_an_embedded_store_has_all_capabilities(tmp_path: Path) -> None:
     assert LmdbStore.capabilities == frozenset(Capability)
 
 
-def test_transactions_over_several_tables(plain: tr.Database) -> None:
+def test_transactions_without_the_capability(plain: tr.Database) -> None:
     with pytest.raises(NotCapable) as error:
         plain.transaction()
     assert error.value.capability == Capability.TRANSACTIONS.value
     assert plain.path in str(error.value)
 
 
-def test_repairs(plain: tr.Database) -> None:
+def test_repairs_without_the_capability(plain: tr.Database) -> None:
     with pytest.raises(NotCapable, match="repairs"):
         plain.audit(repair=True)
 
 
-def test_an_audit_leaves_out_what_cannot_be_inspected(plain: tr.Database) -> None:
+def test_an_audit_without_inspection_skips_the_structure(plain: tr.Database) -> None:
     assert plain.audit().ok

@@ -142,14 +142,14 @@ def test_history_lists_the_changes_of_each_transaction_by_table(store: Store) ->
     end = store.newest_cut()
     seen: list[tuple[Any, ...]] = []
     for node in range(store.nodes):
-        for position, table, found in store.history({1: ITEMS, 2: PAIRS}, node, start, end):
-            seen += [(position.number, table.name, *row.values()) for row in found.to_pylist()]
+        for position, table, batch in store.history({1: ITEMS, 2: PAIRS}, node, start, end):
+            seen += [(position.number, table.name, *row.values()) for row in batch.to_pylist()]
     assert sorted(seen) == [
         (3, "items", 1, None, 5, -1),
         (3, "items", 1, None, 6, 1),
         (4, "pairs", "x", 1, None, -1),
     ]
-    assert not [found for n in range(store.nodes) for found in store.history({}, n, start, end)]
+    assert not [change for n in range(store.nodes) for change in store.history({}, n, start, end)]
 
 
 def test_tables_are_readable_at_any_cut_in_the_log(store: Store) -> None:
@@ -196,8 +196,8 @@ def test_get_reads_rows_by_key_at_any_cut_in_the_log(store: Store) -> None:
         states.append(rows_at(store, None))
         pasts.append(Past(cuts[-1]))
         for past, state in zip(pasts, states, strict=True):  # a Past remembers changes between reads
-            found = store.get(ITEMS, keys, past)
-            decoded = ITEMS.rows.decode([found[k] for k in keys if k in found]).to_pylist()
+            rows = store.get(ITEMS, keys, past)
+            decoded = ITEMS.rows.decode([rows[k] for k in keys if k in rows]).to_pylist()
             assert sorted(tuple(row.values()) for row in decoded) == state
 
 
@@ -261,15 +261,15 @@ def test_values_under_prefixes(store: Store) -> None:
     shard = store.shard(0)
     keys = [b"a\x00", b"a\x01", b"ab", b"b", b"b\xff", b"c"]
     shard.apply(1, [Write.of(7, keys, keys, [None] * len(keys)), Write.of(8, [b"b"], [b"other"], [None])], 0)
-    wanted = [[b"a\x00", b"a\x01", b"ab"], [b"ab"], [b"b", b"b\xff"], [], [b"c"]]
+    expected = [[b"a\x00", b"a\x01", b"ab"], [b"ab"], [b"b", b"b\xff"], [], [b"c"]]
     prefixes = [b"a", b"ab", b"b", b"bb", b"c"]
     with shard.at(1) as snapshot:
-        assert list(snapshot.under(7, prefixes)) == wanted
+        assert list(snapshot.under(7, prefixes)) == expected
     shard.apply(2, [Write.of(7, [b"ab", b"bb"], [None, b"new"], [b"ab", None])], 0)
     with shard.at(1) as snapshot:
-        assert list(snapshot.under(7, prefixes)) == wanted
+        assert list(snapshot.under(7, prefixes)) == expected
     with shard.at(2) as snapshot:
-        assert list(snapshot.under(7, prefixes)) == [wanted[0][:2], [], [b"b", b"new", b"b\xff"], [b"new"], [b"c"]]
+        assert list(snapshot.under(7, prefixes)) == [expected[0][:2], [], [b"b", b"new", b"b\xff"], [b"new"], [b"c"]]
 
 
 def test_an_epoch_is_applied_once(store: Store) -> None:

@@ -48,7 +48,7 @@ ROWS = [
     for i in range(40)
 ]
 BATCH = pa.RecordBatch.from_pylist(ROWS, TABLE.schema)
-IMAGES = log.images(TABLE, BATCH.slice(0, 10), BATCH)
+IMAGES = log.build_delta(TABLE, BATCH.slice(0, 10), BATCH)
 ENTRIES = [
     log.encode(7, 40, 3, IMAGES),
     log.encode(7, 1, 1, IMAGES.slice(0, 1)),
@@ -60,44 +60,44 @@ ENTRIES = [
 @given(damaged(ENTRIES))
 def test_a_damaged_log_entry_is_corrupt(value: bytes) -> None:
     def read() -> None:
-        log.rows_of(log.decode(1, 5, value), TABLE)
+        log.decode_rows(log.decode(1, 5, value), TABLE)
 
     assert value in ENTRIES or isinstance(survives(read), Corrupt)
 
 
 @crafted
 @given(damaged([e[4:] for e in ENTRIES]))
-def test_a_log_entry_made_to_match_its_checksum_is_checked_as_well(body: bytes) -> None:
+def test_a_damaged_log_entry_with_a_right_checksum_is_checked_too(body: bytes) -> None:
     value = struct.pack("<I", zlib.crc32(body)) + body
 
     def read() -> pa.RecordBatch:
-        return log.rows_of(log.decode(1, 5, value), TABLE)
+        return log.decode_rows(log.decode(1, 5, value), TABLE)
 
-    found = survives(read)
-    if isinstance(found, pa.RecordBatch):
-        found.validate(full=True)
-        survives(lambda: log.befores([found], TABLE))
+    batch = survives(read)
+    if isinstance(batch, pa.RecordBatch):
+        batch.validate(full=True)
+        survives(lambda: log.rows_before([batch], TABLE))
 
 
 @crafted
 @given(damaged([log.encode_note(1.5, 7, (3, 4)), log.encode_note(1.5, 7, ())]))
 def test_a_damaged_note(value: bytes) -> None:
     survives(lambda: log.decode_note(value))
-    survives(lambda: log.offset_of(value))
+    survives(lambda: log.decode_log_key(value))
 
 
 @crafted
 @given(st.lists(damaged([struct.pack("<q", 3) + b"row", struct.pack("<q", 1)]), max_size=5))
 def test_damaged_weights(entries: list[bytes]) -> None:
-    found = survives(lambda: weighted.split(entries))
-    if not isinstance(found, TailraceError):
-        assert (found[0] > 0).all()
+    parts = survives(lambda: weighted.split(entries))
+    if not isinstance(parts, TailraceError):
+        assert (parts[0] > 0).all()
     for entry in entries:
         survives(lambda entry=entry: weighted.weight_of(entry))
     olds = pa.array([None, *entries], pa.large_binary()).slice(1)
     rows, changes = pa.array([b"row"] * len(entries), pa.large_binary()), np.full(len(entries), -1)
     changed = survives(lambda: weighted.add_weights(1, olds, rows, changes))
-    assert isinstance(changed, TailraceError) == isinstance(found, TailraceError)
+    assert isinstance(changed, TailraceError) == isinstance(parts, TailraceError)
 
 
 @crafted
@@ -143,18 +143,18 @@ def replaced(environment: Any, database: str, key: bytes, value: bytes | None) -
 
     def put(given: bytes | None) -> bytes | None:
         with environment.write() as txn:
-            was = txn.get(key, db=db)
+            old = txn.get(key, db=db)
             if given is None:
                 txn.delete(key, db=db)
             else:
                 txn.put(key, given, db=db)
-            return was
+            return old
 
-    was = put(value)
+    old = put(value)
     try:
         yield
     finally:
-        put(was)
+        put(old)
 
 
 def read_everything(store: LmdbStore) -> None:
@@ -170,40 +170,40 @@ def read_everything(store: LmdbStore) -> None:
                 pass
 
 
-UNDO = struct.Struct(">IQI")
-HEADS = struct.Struct(">IQ")
+UNDO_CHUNK_KEY = struct.Struct(">IQI")
+UNDO_KEY = struct.Struct(">IQ")
 
 
 def undo_value(store: LmdbStore, key: bytes) -> bytes:
     environment = store._shards[0][0]
     with environment.read() as txn:
-        found: bytes = txn.get(key, db=environment.databases["undo"])
-        return found
+        value: bytes = txn.get(key, db=environment.databases["undo"])
+        return value
 
 
 @crafted
 @given(st.data())
 def test_a_damaged_undo_record(store: LmdbStore, data: st.DataObject) -> None:
-    key = UNDO.pack(5, *data.draw(st.sampled_from([(1, 0), (1, 1), (2, 0), (3, 0)])))
+    key = UNDO_CHUNK_KEY.pack(5, *data.draw(st.sampled_from([(1, 0), (1, 1), (2, 0), (3, 0)])))
     value = data.draw(damaged([undo_value(store, key)]))
     with replaced(store._shards[0][0], "undo", key, value or b"x"):
-        found = survives(lambda: read_everything(store))
-        assert found is None or (isinstance(found, Corrupt) and "state 5" in found.where)
+        error = survives(lambda: read_everything(store))
+        assert error is None or (isinstance(error, Corrupt) and "state 5" in error.where)
 
 
 @crafted
 @given(damaged([struct.pack("<I", 3)]), st.integers(1, 3))
 def test_a_damaged_number_of_chunks(store: LmdbStore, value: bytes, epoch: int) -> None:
-    with replaced(store._shards[0][0], "undo", HEADS.pack(5, epoch), value or b"x"):
+    with replaced(store._shards[0][0], "undo", UNDO_KEY.pack(5, epoch), value or b"x"):
         survives(lambda: read_everything(store))
 
 
 def test_a_missing_chunk_is_named(store: LmdbStore) -> None:
-    with replaced(store._shards[0][0], "undo", UNDO.pack(5, 2, 0), None):
-        found = survives(lambda: read_everything(store))
-    assert isinstance(found, Corrupt)
-    assert found.where == "undo record of epoch 2 of state 5"
-    assert "chunk 0" in found.reason
+    with replaced(store._shards[0][0], "undo", UNDO_CHUNK_KEY.pack(5, 2, 0), None):
+        error = survives(lambda: read_everything(store))
+    assert isinstance(error, Corrupt)
+    assert error.where == "undo record of epoch 2 of state 5"
+    assert "chunk 0" in error.reason
 
 
 @crafted
@@ -211,12 +211,12 @@ def test_a_missing_chunk_is_named(store: LmdbStore) -> None:
 def test_a_damaged_mark(store: LmdbStore, value: bytes) -> None:
     began = time.monotonic()
     with replaced(store._shards[0][0], "marks", struct.pack(">I", 5), value or b"x"):
-        found = survives(lambda: read_everything(store))
-    assert found is None or isinstance(found, Corrupt | SnapshotGone)
+        error = survives(lambda: read_everything(store))
+    assert error is None or isinstance(error, Corrupt | SnapshotGone)
     assert time.monotonic() - began < 5  # no loop up to the epoch of a mark far in the future
 
 
-def test_an_undo_record_under_a_key_that_names_no_epoch(store: LmdbStore) -> None:
+def test_an_undo_record_under_a_key_without_an_epoch(store: LmdbStore) -> None:
     with replaced(store._shards[0][0], "undo", struct.pack(">I", 5) + b"\xff", b"x"):
         survives(lambda: read_everything(store))
 

@@ -1,4 +1,4 @@
-"""Locks, terms and conditional changes: whoever was replaced can neither apply nor commit."""
+"""Locks, terms and conditional changes: a replaced holder can neither apply nor commit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> Iterator[LmdbStore]:
     opened.close()
 
 
-def replaced(store: Store) -> None:
+def replace_holder(store: Store) -> None:
     """Another process takes the epoch lock."""
     newest = store.document(TERM)
     assert newest is not None
@@ -50,7 +50,7 @@ def test_a_process_keeps_its_term_until_another_one_takes_the_lock(store: LmdbSt
         first = lock.term
     with lock.held():
         assert lock.term == first
-    replaced(store)
+    replace_holder(store)
     with lock.held():
         assert lock.term == first + 2
 
@@ -62,7 +62,7 @@ def test_an_epoch_number_that_was_taken_back_stays_burnt(store: LmdbStore) -> No
         lock.fence(burnt=5)
         lock.fence(burnt=3)
         assert (lock.term, lock.burnt) == (term + 2, 5)
-    replaced(store)
+    replace_holder(store)
     with lock.held():
         assert lock.burnt == 5
 
@@ -71,7 +71,7 @@ def test_documents_of_a_lost_term_do_not_change(store: LmdbStore) -> None:
     lock = EpochLock(store)
     with lock.held():
         store.change_documents({COUNTER.name: 1}, term=lock.term)
-        replaced(store)
+        replace_holder(store)
         with pytest.raises(Fenced) as error:
             store.change_documents({COUNTER.name: 2}, term=lock.term)
         assert error.value.newest == error.value.term + 1
@@ -87,7 +87,7 @@ def test_shards_refuse_writes_of_a_fenced_term(store: LmdbStore) -> None:
             store.shard(index).apply(2, [Write.of(7, [b"k"], [b"two"], [b"one"])], 0, term=1)
     with shard.at(2) as snapshot:
         assert snapshot.get_many(7, [b"k"]) == {b"k": b"one"}
-    store.fence(1)  # an older fence changes nothing
+    store.fence(1)  # fencing an older term changes nothing
     with pytest.raises(Fenced):
         shard.apply(2, [Write.of(7, [b"k"], [b"two"], [b"one"])], 0, term=1)
     assert shard.apply(2, [Write.of(7, [b"k"], [b"two"], [b"one"])], 0, term=2)

@@ -16,8 +16,8 @@ from tailrace.store.base import Cut, Write
 from tailrace.store.commits import COMMITTED, Committed
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import LmdbStore
-from tailrace.store.pins import PINS, Pin, PinDocument, oldest_pinned, pinned, standing
-from tailrace.store.processes import lives, me
+from tailrace.store.pins import PINS, Pin, PinDocument, find_oldest_pin, list_pins, pinned
+from tailrace.store.processes import is_process_alive, this_process
 
 HOLDER = """
 import sys
@@ -43,16 +43,16 @@ def commit(store: LmdbStore, epoch: int) -> None:
 
 
 def test_the_oldest_pin_counts(store: LmdbStore) -> None:
-    assert oldest_pinned(store) is None
+    assert find_oldest_pin(store) is None
     with pinned(store) as first:
         commit(store, 5)
         with pinned(store) as second:
             assert (first.epoch, second.epoch) == (0, 5)
-            assert oldest_pinned(store) == first
-            assert [note["epoch"] for note in standing(store)] == [0, 5]
-        assert oldest_pinned(store) == first
-    assert oldest_pinned(store) is None
-    assert standing(store) == []
+            assert find_oldest_pin(store) == first
+            assert [pin["epoch"] for pin in list_pins(store)] == [0, 5]
+        assert find_oldest_pin(store) == first
+    assert find_oldest_pin(store) is None
+    assert list_pins(store) == []
 
 
 def test_a_pin_of_another_process_lasts_until_that_process_is_killed(store: LmdbStore) -> None:
@@ -62,12 +62,12 @@ def test_a_pin_of_another_process_lasts_until_that_process_is_killed(store: Lmdb
         assert other.stdout is not None
         assert other.stdout.readline() == "pinned\n"
         commit(store, 4)
-        pin = oldest_pinned(store)
+        pin = find_oldest_pin(store)
         assert pin is not None
-        assert (pin.epoch, standing(store)[0]["pid"]) == (3, other.pid)
+        assert (pin.epoch, list_pins(store)[0]["pid"]) == (3, other.pid)
         other.kill()
         os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # dead, but still in the process table (a zombie)
-        assert oldest_pinned(store) is None
+        assert find_oldest_pin(store) is None
     assert store.documents(PINS) == {}
 
 
@@ -102,10 +102,10 @@ def test_a_killed_reader_does_not_keep_lmdb_pages(store: LmdbStore) -> None:
 
 
 def test_a_reused_process_id_is_another_process(store: LmdbStore) -> None:
-    note = me()
-    assert lives(**note)
-    assert not lives(**{**note, "started": note["started"] - 1})
-    assert lives(**{**note, "host": "elsewhere", "pid": 0})
+    process = this_process()
+    assert is_process_alive(**process)
+    assert not is_process_alive(**{**process, "started": process["started"] - 1})
+    assert is_process_alive(**{**process, "host": "elsewhere", "pid": 0})
 
 
 def pin_of(host: str, expires: float | None) -> PinDocument:
@@ -114,9 +114,9 @@ def pin_of(host: str, expires: float | None) -> PinDocument:
 
 def test_a_lease_of_another_host_counts_until_it_expires(store: LmdbStore) -> None:
     store.change_documents({PINS.at("a"): pin_of("elsewhere", time.time() + 30)})
-    assert oldest_pinned(store) == Pin(3, Cut(3, (1, 2)))
+    assert find_oldest_pin(store) == Pin(3, Cut(3, (1, 2)))
     store.change_documents({PINS.at("a"): pin_of("elsewhere", time.time() - 1)})
-    assert oldest_pinned(store) is None
+    assert find_oldest_pin(store) is None
     assert store.documents(PINS) == {}, "an expired pin is removed"
 
 

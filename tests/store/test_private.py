@@ -62,7 +62,7 @@ def test_an_empty_directory_becomes_private_when_a_store_is_created_in_it(tmp_pa
     assert stat.S_IMODE((tmp_path / "store").stat().st_mode) == 0o700
 
 
-def test_a_store_that_was_opened_to_others_on_purpose_stays_open(tmp_path: Path) -> None:
+def test_permissions_that_an_operator_changed_are_kept(tmp_path: Path) -> None:
     use(tmp_path / "store")
     for path in map(Path, modes(tmp_path / "store")):
         path.chmod(0o770 if path.is_dir() else 0o660)
@@ -70,7 +70,7 @@ def test_a_store_that_was_opened_to_others_on_purpose_stays_open(tmp_path: Path)
     assert {m for p, m in modes(tmp_path / "store").items() if Path(p).name != "store.json"} == {0o770, 0o660}
 
 
-def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_a_lock_file_that_is_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
     use(tmp_path / "store")
     (tmp_path / "elsewhere").write_text("kept")
     (tmp_path / "store" / "epoch.lock").unlink()

@@ -1,4 +1,4 @@
-"""References: what a user writes becomes the address that tasks open, once in each process."""
+"""References: a path or URL becomes the URL that tasks open, once per process."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_a_database_is_opened_by_its_url(tmp_path: Path) -> None:
         assert db.path == f"{tmp_path}/shop"
 
 
-def test_a_store_of_another_kind_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_scheme_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(NotAStore, match="no store is called hbase:"):
+    with pytest.raises(NotAStore, match="unknown scheme hbase:"):
         tr.open("hbase://localhost:2181/shop")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_is_opened_once_in_a_process(tmp_path: Path) -> None:
+def test_a_store_is_opened_once_per_process(tmp_path: Path) -> None:
     with tr.open(tmp_path / "shop", map_size=1 << 24) as db:
         ref = StoreRef.of(db.path)
         again = pickle.loads(pickle.dumps(ref))
@@ -38,7 +38,7 @@ def test_a_store_is_opened_once_in_a_process(tmp_path: Path) -> None:
         assert ref.open().ref == ref
 
 
-def test_another_store_at_the_same_path_is_another_store(tmp_path: Path) -> None:
+def test_a_new_store_at_the_same_path_is_opened_again(tmp_path: Path) -> None:
     tr.open(tmp_path / "shop", map_size=1 << 24).close()
     ref = StoreRef.of(tmp_path / "shop")
     first = ref.open()

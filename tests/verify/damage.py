@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tailrace as tr
-from tailrace.store.lmdb.log import offset_of
+from tailrace.store.lmdb.log import decode_log_key
 from tailrace.verify.audit.findings import Finding
 
 Change = Callable[[bytes], bytes | None]
@@ -103,9 +103,9 @@ def log_entry(db: tr.Database, node: int, change: Change, number: int = 0) -> in
     with environment.write() as txn:
         with txn.cursor(named) as cursor:
             keys = [bytes(k) for k, _ in cursor.iternext()]
-        unapplied = [k for k in keys if offset_of(k)[0] == node and offset_of(k)[1] >= done]
+        unapplied = [k for k in keys if decode_log_key(k)[0] == node and decode_log_key(k)[1] >= done]
         _change(txn, named, unapplied[number], change)
-        return offset_of(unapplied[number])[1]
+        return decode_log_key(unapplied[number])[1]
 
 
 def base(db: tr.Database, database: str, key: bytes | None, change: Change) -> None:
@@ -131,12 +131,12 @@ def state_of(db: tr.Database, view: str) -> int:
     return db._catalog.view(view).state
 
 
-def told(findings: tuple[Finding, ...] | list[Finding]) -> dict[tuple[str, str], int]:
+def count_by_kind(findings: tuple[Finding, ...] | list[Finding]) -> dict[tuple[str, str], int]:
     """The count of each finding, by place and kind."""
     return {(f.where, f.kind): f.count for f in findings}
 
 
-def goes_on(db: tr.Database, seed: int) -> None:
+def assert_maintained(db: tr.Database, seed: int) -> None:
     """Runs further epochs and asserts that an audit then finds nothing."""
     for n in range(2):
         write(db, seed + n)

@@ -1,4 +1,4 @@
-"""An audit finds nothing in a healthy store, and all that was damaged on purpose, by name; a repair mends it."""
+"""An audit finds nothing in a healthy store and every damage made on purpose; a repair fixes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import damage
 import pytest
-from damage import entry, flip, goes_on, state_of, told, write
+from damage import assert_maintained, count_by_kind, entry, flip, state_of, write
 
 import tailrace as tr
 from tailrace.catalog import construction
@@ -35,7 +35,7 @@ def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
         yield db
 
 
-def test_a_healthy_store_has_nothing_wrong_while_writers_and_epochs_go_on(tmp_path: Path, spark: Any) -> None:
+def test_a_healthy_store_has_no_findings_while_writers_and_epochs_continue(tmp_path: Path, spark: Any) -> None:
     with damage.store(tmp_path / "store", spark, EVERY_KIND) as db:
         db.sql("CREATE MATERIALIZED VIEW full_ranks WITH (refresh = 'full') AS " + EVERY_KIND["ranks"])
         db.sql("CREATE MATERIALIZED VIEW auto_pairs WITH (refresh = 'auto') AS " + EVERY_KIND["pairs"])
@@ -55,14 +55,14 @@ def test_a_healthy_store_has_nothing_wrong_while_writers_and_epochs_go_on(tmp_pa
             ended.set()
             worker.join()
         assert report.ok, report
-        assert epochs[-1] > report.epoch, "no epoch went by"
+        assert epochs[-1] > report.epoch, "no epoch was committed during the audit"
         assert report.rows > 100
         assert report.entries > 100
         assert list(report.views) == db.views()
         assert not any((Path(db.path) / "scratch").iterdir())
 
 
-def test_large_tables_are_taken_in_chunk_by_chunk(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tables_are_loaded_in_chunks(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(construction, "AT_ONCE", 0)
     monkeypatch.setattr(construction, "CHUNK", 15)
     chunks: list[int] = []
@@ -88,9 +88,9 @@ def test_damaged_rows_of_views(db: tr.Database) -> None:
     entry(db, bag, lambda v: flip(v, 0))
     report = db.audit()
     assert not report.ok
-    found = told(report.findings)
-    assert found.pop(("rows of bag", "missing")) > 0
-    assert found == {
+    findings = count_by_kind(report.findings)
+    assert findings.pop(("rows of bag", "missing")) > 0
+    assert findings == {
         ("rows of totals", "missing"): 1,
         ("rows of totals", "extra"): 1,
         ("rows of totals", "different"): 1,
@@ -101,12 +101,12 @@ def test_damaged_rows_of_views(db: tr.Database) -> None:
     different = next(f for f in report.findings if f.kind == "different")
     assert different.examples[0]["right"]["g"] == different.examples[0]["stored"]["g"]
     assert all("--repair" in f.advice for f in report.findings)
-    mended = db.audit(repair=True)
-    assert mended.ok, mended
-    assert told(mended.repaired) == told(report.findings)
-    assert mended.epoch == report.epoch + 1
-    assert mended.cut == report.cut
-    goes_on(db, 20)
+    repaired = db.audit(repair=True)
+    assert repaired.ok, repaired
+    assert count_by_kind(repaired.repaired) == count_by_kind(report.findings)
+    assert repaired.epoch == report.epoch + 1
+    assert repaired.cut == report.cut
+    assert_maintained(db, 20)
 
 
 def test_a_sample_and_a_range_of_keys(db: tr.Database) -> None:
@@ -115,7 +115,7 @@ def test_a_sample_and_a_range_of_keys(db: tr.Database) -> None:
     wrong = [r["g"] for r, now in zip(rows, db.view("totals").scan().to_pylist(), strict=True) if r != now]
     assert len(wrong) == 1
     key = wrong[0]
-    assert told(db.audit(["totals"], start=key, stop=key + 1).findings) == {("rows of totals", "different"): 1}
+    assert count_by_kind(db.audit(["totals"], start=key, stop=key + 1).findings) == {("rows of totals", "different"): 1}
     assert db.audit(["totals"], start=key + 1).ok
     assert db.audit(["totals"], stop=key).ok
     assert db.audit(["totals"], start=key).rows == len([r for r in rows if r["g"] >= key])
@@ -128,22 +128,22 @@ def test_a_sample_and_a_range_of_keys(db: tr.Database) -> None:
 
 
 def test_damaged_states_are_found_before_an_epoch_goes_wrong(db: tr.Database) -> None:
-    """Views are right still; what the next epoch would make of these is not."""
+    """The views are still right, but the next epoch would compute wrong rows from these states."""
     numbers = sorted(db._catalog.states.values())
     for at, number in enumerate(numbers):
         entry(db, number, (lambda v: flip(v, 8), lambda v: None, lambda v: v[:-2])[at % 3])
     assert all(db.verify(name).ok for name in db.views())
     report = db.audit()
-    found = {f.where for f in report.findings}
-    assert len(found) >= len(numbers)
+    damaged = {f.where for f in report.findings}
+    assert len(damaged) >= len(numbers)
     for name in ("accumulators by g of totals", "values by g, v of totals", "answers by g of skewed"):
-        assert name in found, found
-    mended = db.audit(repair=True)
-    assert mended.ok, mended
-    goes_on(db, 30)
+        assert name in damaged, damaged
+    repaired = db.audit(repair=True)
+    assert repaired.ok, repaired
+    assert_maintained(db, 30)
 
 
-def test_a_repair_is_right_after_epochs_have_gone_by(db: tr.Database) -> None:
+def test_a_repair_is_right_if_epochs_were_committed_since_the_audit(db: tr.Database) -> None:
     accumulators = next(f for f in db._catalog.view("totals").fingerprints)
     entry(db, db._catalog.states[accumulators], lambda v: flip(v, 9))
 
@@ -155,10 +155,10 @@ def test_a_repair_is_right_after_epochs_have_gone_by(db: tr.Database) -> None:
     report = db.audit(["totals"], repair=True, progress=meanwhile)
     assert report.ok
     assert report.repaired
-    goes_on(db, 41)
+    assert_maintained(db, 41)
 
 
-def test_a_lost_shard_is_computed_anew(tmp_path: Path, spark: Any) -> None:
+def test_a_lost_shard_is_recomputed(tmp_path: Path, spark: Any) -> None:
     with damage.store(tmp_path / "store", spark):
         pass
     place = shutil.copytree(tmp_path / "store", tmp_path / "copy")  # Spark's workers have the original open
@@ -167,4 +167,4 @@ def test_a_lost_shard_is_computed_anew(tmp_path: Path, spark: Any) -> None:
         report = db.audit(repair=True)
         assert report.ok
         assert report.repaired
-        goes_on(db, 50)
+        assert_maintained(db, 50)

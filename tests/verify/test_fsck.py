@@ -1,4 +1,4 @@
-"""Damage to the structure of a store: marks, undo records, documents, states of nothing, numbers of rows."""
+"""Damage in the structure of a store: marks, undo records, documents, logs, orphaned states, row counts."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from typing import Any
 
 import damage
 import pytest
-from damage import base, entry, flip, goes_on, state_of, told, write
+from damage import assert_maintained, base, count_by_kind, entry, flip, state_of, write
 
 import tailrace as tr
 from tailrace.database.auditor import Auditor
 from tailrace.epochs.model import INTENT
 from tailrace.errors import EpochFailed
 from tailrace.store.inspection import Mark
-from tailrace.store.lmdb.shard import mark_bytes, mark_of
+from tailrace.store.lmdb.shard import decode_mark, encode_mark
 from tailrace.store.pins import pinned
 
-FEW = {"totals": damage.VIEWS["totals"], "bag": damage.VIEWS["bag"]}
+TWO_VIEWS = {"totals": damage.VIEWS["totals"], "bag": damage.VIEWS["bag"]}
 
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with damage.store(tmp_path / "store", spark, FEW) as db:
+    with damage.store(tmp_path / "store", spark, TWO_VIEWS) as db:
         yield db
 
 
 def structure(db: tr.Database) -> dict[tuple[str, str], int]:
-    """What is wrong with the structure; needs no Spark."""
-    return told(Auditor(db._store, db._catalog, lambda: db.spark).structure(tables=True))
+    """The findings of a structure audit, which needs no Spark: counts by (where, kind)."""
+    return count_by_kind(Auditor(db._store, db._catalog, lambda: db.spark).structure(tables=True))
 
 
 def marked(**changed: int) -> damage.Change:
     def change(value: bytes) -> bytes:
-        mark = mark_of(value)
+        mark = decode_mark(value)
         assert mark is not None
-        return mark_bytes(Mark(**{**mark._asdict(), **changed}))
+        return encode_mark(Mark(**{**mark._asdict(), **changed}))
 
     return change
 
@@ -66,12 +66,12 @@ def test_damaged_marks_are_named(db: tr.Database) -> None:
 
 
 @pytest.mark.parametrize("kind", ["back", "forward", "next"])
-def test_damaged_marks_are_mended(db: tr.Database, kind: str) -> None:
+def test_damaged_marks_are_repaired(db: tr.Database, kind: str) -> None:
     entry(db, state_of(db, "totals"), MARKS[kind], "marks")
     report = db.audit(repair=True)
     assert report.ok, report
     assert "mark" in {f.where[:4] for f in report.repaired}  # and rows, where the mark makes them unreadable
-    goes_on(db, 10)
+    assert_maintained(db, 10)
 
 
 UNDOS: dict[str, tuple[int, damage.Change]] = {
@@ -98,11 +98,11 @@ def test_damaged_undo_records(db: tr.Database) -> None:
         entry(db, state, UNDOS["cut"][1], "undo", 1)
     report = db.audit(repair=True)
     assert report.ok, report
-    goes_on(db, 10)
+    assert_maintained(db, 10)
 
 
 def test_an_open_epoch_with_a_damaged_undo_record(db: tr.Database) -> None:
-    """The epoch has been applied, but not committed, and cannot be tried again: it is taken back, and done anew."""
+    """The epoch is applied but not committed, and cannot be retried: the repair rolls it back and recomputes."""
     write(db, 3)
     change = db._store.change_documents
 
@@ -119,17 +119,16 @@ def test_an_open_epoch_with_a_damaged_undo_record(db: tr.Database) -> None:
     assert (f"undo records in shard {shard}: rows of totals", "damaged") in structure(db)
     report = db.audit(repair=True)
     assert report.ok, report
-    goes_on(db, 10)
+    assert_maintained(db, 10)
 
 
-def test_states_of_nothing_documents_and_counts(db: tr.Database) -> None:
+def test_orphaned_states_documents_and_row_counts(db: tr.Database) -> None:
     shard = db._store.shard(2).environment
     with shard.write() as txn:
         txn.put((4711).to_bytes(4) + b"key", b"value", db=shard.databases["data"])
     table = db._catalog.table("a")
     base(db, "documents", f"count:{table.id}".encode(), lambda v: b"3")
-    found = structure(db)
-    assert found == {
+    assert structure(db) == {
         ("state 4711", "orphan"): 1,
         ("mark in shard 2: state 4711", "damaged"): 1,
         ("number of rows of a", "different"): 1,
@@ -140,22 +139,22 @@ def test_states_of_nothing_documents_and_counts(db: tr.Database) -> None:
     report = db.audit(repair=True)
     assert report.ok, report
     assert db._store.count(table) == db.table("a").scan().num_rows
-    goes_on(db, 10)
+    assert_maintained(db, 10)
 
 
-def test_a_damaged_catalog_is_told(db: tr.Database) -> None:
+def test_a_damaged_catalog_needs_a_backup(db: tr.Database) -> None:
     base(db, "documents", b"view:totals", lambda v: v[:-5])
     report = db.audit(repair=True)
-    assert told(report.findings) == {("document view:totals", "damaged"): 1}
+    assert count_by_kind(report.findings) == {("document view:totals", "damaged"): 1}
     assert "backup" in report.findings[0].advice
 
 
-def test_damaged_rows_of_tables_are_told(db: tr.Database) -> None:
+def test_damaged_rows_of_tables_need_a_backup(db: tr.Database) -> None:
     base(db, "rows", None, lambda v: v + b"more")
     report = db.audit()
-    found = {f.where: f for f in report.findings}
-    assert found["table b"].count == 1
-    assert "backup" in found["table b"].advice
+    findings = {f.where: f for f in report.findings}
+    assert findings["table b"].count == 1
+    assert "backup" in findings["table b"].advice
 
 
 # the log
@@ -170,7 +169,7 @@ DAMAGES: dict[str, damage.Change] = {
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_a_damaged_log_is_named_never_applied_and_passed_over(db: tr.Database, kind: str) -> None:
+def test_a_damaged_log_entry_is_named_and_never_applied_and_a_repair_skips_it(db: tr.Database, kind: str) -> None:
     before = db.view("totals").scan(), db.status().epoch
     write(db, 5)
     offset = damage.log_entry(db, 1, DAMAGES[kind], number=1)
@@ -178,15 +177,15 @@ def test_a_damaged_log_is_named_never_applied_and_passed_over(db: tr.Database, k
         db.refresh()
     assert (db.view("totals").scan(), db.status().epoch) == before
     report = db.audit()
-    assert told(report.findings) == {("log of node 1", "damaged"): 1}
+    assert count_by_kind(report.findings) == {("log of node 1", "damaged"): 1}
     assert report.findings[0].examples[0]["offset"] == offset
     assert "No write is lost" in report.findings[0].advice
-    mended = db.audit(repair=True)
-    assert mended.ok, mended
-    assert told(mended.repaired) == told(report.findings)
+    repaired = db.audit(repair=True)
+    assert repaired.ok, repaired
+    assert count_by_kind(repaired.repaired) == count_by_kind(report.findings)
     assert db.status().lag_operations == 0
     assert db.view("totals").scan() != before[0]
-    goes_on(db, 10)
+    assert_maintained(db, 10)
 
 
 @pytest.mark.parametrize("change", [lambda v: v[:20], lambda v: flip(v, 16)], ids=["truncated", "flipped"])
@@ -197,7 +196,7 @@ def test_damaged_notes_of_transactions(db: tr.Database, change: damage.Change) -
     report = db.audit(repair=True)
     assert report.ok, report
     assert db.status().lag_operations == 0
-    goes_on(db, 10)
+    assert_maintained(db, 10)
 
 
 # crashes
@@ -206,11 +205,11 @@ REPAIR = "import sys, tailrace; tailrace.open(sys.argv[1], create=False).audit(r
 
 
 @pytest.mark.parametrize("point", [pytest.param("epoch.intent", marks=pytest.mark.soak), "epoch.commit"])
-def test_a_repair_that_is_killed_is_finished(tmp_path: Path, spark: Any, point: str) -> None:
+def test_a_refresh_finishes_a_repair_that_was_killed(tmp_path: Path, spark: Any, point: str) -> None:
     path, armed = tmp_path / "store", tmp_path / "faults"
     armed.mkdir()
     (armed / point).write_text("kill@1")
-    with damage.store(path, spark, FEW) as db:
+    with damage.store(path, spark, TWO_VIEWS) as db:
         right = db.view("totals").scan()
         entry(db, state_of(db, "totals"), lambda v: flip(v, 5))
         wrong, epoch = db.view("totals").scan(), db.status().epoch
@@ -219,14 +218,14 @@ def test_a_repair_that_is_killed_is_finished(tmp_path: Path, spark: Any, point: 
     ended = subprocess.run(command, timeout=240, env={**os.environ, "TAILRACE_FAULTS": str(armed)})
     assert ended.returncode == -signal.SIGKILL
     with tr.open(path, create=False, spark=spark) as db:
-        assert db.view("totals").scan() == wrong, "half a repair was seen"
+        assert db.view("totals").scan() == wrong, "a partial repair is visible"
         assert db.refresh().number == epoch + 1
         assert db.view("totals").scan() == right
-        goes_on(db, 10)
+        assert_maintained(db, 10)
 
 
-def test_a_repair_that_fails_holds_up_nothing(db: tr.Database) -> None:
-    """A table's row is damaged as well: what rests on it cannot be computed anew, all else goes on as before."""
+def test_a_failed_repair_leaves_no_open_epoch(db: tr.Database) -> None:
+    """A damaged table row makes the repair epoch fail. The epoch is rolled back."""
     entry(db, state_of(db, "bag"), lambda v: None)
     base(db, "rows", db._catalog.table("a").id.to_bytes(4), lambda v: v + b"more")
     with pytest.raises(EpochFailed):

@@ -1,1 +1,1 @@
-"""The embedded store: one directory on one machine, kept in LMDB."""
+"""The embedded store: LMDB files in one directory on one machine."""

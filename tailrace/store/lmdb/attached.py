@@ -1,4 +1,4 @@
-"""Stores that a Spark worker has open: each is opened once in a process and kept for the next task."""
+"""Opens stores in Spark workers: once per process, kept open for later tasks."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pathlib import Path
 from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.reference import StoreRef
 
-KEPT = 4  # stores that a worker keeps open; each reserves address space for its memory maps
+MAX_OPEN = 4  # stores that a worker keeps open; each reserves address space for its memory maps
 
-_Mark = tuple[int, str, int, int]
-_attached: OrderedDict[_Mark, LmdbStore] = OrderedDict()
+_Identity = tuple[int, str, int, int]  # process id, path, and inode and modification time of store.json
+_attached: OrderedDict[_Identity, LmdbStore] = OrderedDict()  # least recently used first
 
 
 def attach(ref: StoreRef) -> LmdbStore:
     """The store at a reference."""
     path = ref.location
-    made = os.stat(Path(path) / "store.json")  # another store may have been made at the same path
-    mark = (os.getpid(), path, made.st_ino, made.st_mtime_ns)
-    if mark not in _attached:
-        for other in [m for m in _attached if m[:2] == mark[:2]]:
-            _attached.pop(other).close()
-        _attached[mark] = LmdbStore(Path(path))
-    _attached.move_to_end(mark)
-    while len(_attached) > KEPT:
+    stat = os.stat(Path(path) / "store.json")  # tells it from an earlier store at the same path
+    identity = (os.getpid(), path, stat.st_ino, stat.st_mtime_ns)
+    if identity not in _attached:
+        for replaced in [i for i in _attached if i[:2] == identity[:2]]:
+            _attached.pop(replaced).close()
+        _attached[identity] = LmdbStore(Path(path))
+    _attached.move_to_end(identity)
+    while len(_attached) > MAX_OPEN:
         oldest, store = _attached.popitem(last=False)
         if oldest[0] == os.getpid():
             store.close()
-    return _attached[mark]
+    return _attached[identity]

@@ -1,7 +1,7 @@
-"""LMDB environments: opened once per process, after the fork, and their errors in our words.
+"""Opens LMDB environments, at most once per process, and translates LMDB errors into Tailrace errors.
 
-Opening the same environment twice in one process breaks LMDB's file locks, so this module keeps the
-only table of open ones. A forked child must not use its parent's: entries carry the process id.
+Opening an environment twice in one process breaks LMDB's file locks, so this module keeps the only table of open
+environments. A forked child must not use its parent's environments, so the table is keyed by process id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tailrace.store.lmdb import private
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
-READERS = 2048  # a slot per thread that reads; Spark workers, servers and writers share them
+MAX_READERS = 2048  # one slot per reading thread, shared by all processes that use the store
 
 
 def _full_map(path: str, error: Exception) -> StoreError:
@@ -43,7 +43,7 @@ def _read_only(path: str, error: Exception) -> StoreError:
 
 
 def _panic(path: str, error: Exception) -> StoreError:
-    return StoreError(message=f"{path}: the disk failed in the middle of a commit. Start this process again")
+    return StoreError(message=f"{path}: a disk error interrupted a commit. Restart this process")
 
 
 def _newer(path: str, error: Exception) -> StoreError:
@@ -74,7 +74,7 @@ TRANSLATIONS: dict[type[Exception], Callable[[str, Exception], StoreError]] = {
 
 
 def translate(path: str, error: Exception) -> StoreError:
-    """A driver error in our words; the nearest class in `TRANSLATIONS` decides."""
+    """The Tailrace error for an LMDB or OS error. The most specific class in `TRANSLATIONS` decides."""
     for kind in type(error).__mro__:
         if kind in TRANSLATIONS:
             return TRANSLATIONS[kind](path, error)
@@ -87,13 +87,13 @@ class Environment:
 
     path: str
     handle: lmdb.Environment
-    databases: dict[str, Any]  # py-lmdb types values as bytes or views; ours are always bytes
+    databases: dict[str, Any]  # LMDB's handle of each database, by name
     users: int = 0
     closed: bool = field(default=False)
 
     @contextmanager
     def read(self, *, views: bool = False) -> Iterator[Any]:
-        """A transaction whose values are bytes or, with `views`, views of the store that end with it."""
+        """A read transaction. Values are bytes, or with `views` memoryviews that are valid only inside the block."""
         if self.closed:
             raise Closed(path=self.path)
         try:
@@ -104,7 +104,7 @@ class Environment:
 
     @contextmanager
     def write(self) -> Iterator[Any]:
-        """Commits when the block ends, aborts when it raises."""
+        """A write transaction: commits when the block ends, aborts if it raises."""
         if self.closed:
             raise Closed(path=self.path)
         try:
@@ -123,41 +123,41 @@ _guard = threading.Lock()
 
 
 def acquire(path: Path, names: tuple[str, ...], map_size: int, durable: bool) -> Environment:
-    """The process's one environment at `path`; `release` it when done."""
-    place = (os.getpid(), str(path.resolve()))
+    """The process's only environment at `path`, opened if necessary. The caller must `release` it."""
+    key = (os.getpid(), str(path.resolve()))
     with _guard:
-        env = _open.get(place)
+        env = _open.get(key)
         if env is None:
             try:
-                fresh = private.directory(path)
+                is_new = private.make_directory(path)
                 handle = lmdb.open(
                     str(path),
                     map_size=map_size,
                     max_dbs=len(names),
-                    max_readers=READERS,
+                    max_readers=MAX_READERS,
                     sync=durable,
                     metasync=durable,
                     readahead=True,
                     mode=private.FILE,
                 )
-                if fresh:
-                    private.tighten(path / "data.mdb", path / "lock.mdb")
+                if is_new:
+                    private.restrict(path / "data.mdb", path / "lock.mdb")
                 handle.reader_check()
                 env = Environment(str(path), handle, {n: handle.open_db(n.encode()) for n in names})
             except (lmdb.Error, OSError) as error:
                 raise translate(str(path), error) from error
-            _open[place] = env
+            _open[key] = env
         env.users += 1
         return env
 
 
 def release(env: Environment) -> None:
-    """Close the environment when nobody in this process uses it any more."""
+    """Closes the environment when this process no longer uses it."""
     with _guard:
         env.users -= 1
         if env.users <= 0 and not env.closed:
             env.closed = True
             env.handle.close()
-            for place, other in list(_open.items()):
-                if other is env:
-                    del _open[place]
+            for key, open_env in list(_open.items()):
+                if open_env is env:
+                    del _open[key]

@@ -1,4 +1,4 @@
-"""Locks as files: `flock`, which the system releases when its process dies."""
+"""Locks of an embedded store: lock files with `flock`. The operating system releases them when a process dies."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tailrace.store import documents
 from tailrace.store.lmdb import private
 from tailrace.store.lmdb.environment import translate
 from tailrace.store.locks import Holder, LockName
-from tailrace.store.processes import lives, me
+from tailrace.store.processes import is_process_alive, this_process
 
 _UNKNOWN = Holder("unknown", "just starting", "just now")
 
 
 class _Note(msgspec.Struct, frozen=True):
-    """The holder of a lock, as the lock file says it."""
+    """The content of a lock file: the process that holds the lock."""
 
     pid: int
     host: str
@@ -35,10 +35,10 @@ class _Note(msgspec.Struct, frozen=True):
 
 @contextmanager
 def held(directory: str, name: LockName, patience: float = 0.0) -> Iterator[None]:
-    """Hold a lock of the store in a directory; `EpochsLocked` names its holder if it stays taken."""
+    """Holds a lock of a store. Raises `EpochsLocked` if another process keeps it for `patience` seconds."""
     path = _path(directory, name)
     try:
-        descriptor = private.opened(path, os.O_RDWR | os.O_CREAT)
+        descriptor = private.open_file(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise translate(str(path), error) from error
     try:
@@ -49,10 +49,10 @@ def held(directory: str, name: LockName, patience: float = 0.0) -> Iterator[None
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise EpochsLocked(path=directory, **_noted_holder(descriptor)._asdict()) from None
+                    raise EpochsLocked(path=directory, **_read_note(descriptor)._asdict()) from None
                 time.sleep(0.02)
         since = datetime.now().isoformat(timespec="seconds")
-        note = _Note(**me(), command=Path(sys.argv[0] or "python").name, since=since)
+        note = _Note(**this_process(), command=Path(sys.argv[0] or "python").name, since=since)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, documents.encode(note), 0)
         try:
@@ -63,29 +63,29 @@ def held(directory: str, name: LockName, patience: float = 0.0) -> Iterator[None
         os.close(descriptor)
 
 
-def holder(directory: str, name: LockName) -> Holder | None:
-    """The living process that holds a lock, if any.
+def read_holder(directory: str, name: LockName) -> Holder | None:
+    """The live process that holds a lock, if any.
 
-    Read from the lock file, where only a killed process leaves its note behind. Trying the lock instead would take it
-    for a moment and could make a starting runner fail.
+    Reads the lock file: a holder empties it in the end unless it is killed. Trying the lock instead would hold it for a
+    moment and could make a starting runner fail.
     """
     try:
         note = documents.decode("lock", _path(directory, name).read_bytes(), _Note)
     except (OSError, Corrupt):
         return None
-    return _shown(note) if lives(note.pid, note.host, note.started) else None
+    return _holder(note) if is_process_alive(note.pid, note.host, note.started) else None
 
 
 def _path(directory: str, name: LockName) -> Path:
     return Path(directory) / f"{name}.lock"
 
 
-def _noted_holder(descriptor: int) -> Holder:
+def _read_note(descriptor: int) -> Holder:
     try:
-        return _shown(documents.decode("lock", os.pread(descriptor, 4096, 0), _Note))
+        return _holder(documents.decode("lock", os.pread(descriptor, 4096, 0), _Note))
     except Corrupt:
         return _UNKNOWN
 
 
-def _shown(note: _Note) -> Holder:
+def _holder(note: _Note) -> Holder:
     return Holder(note.pid, note.command, note.since)

@@ -1,9 +1,9 @@
-"""Log entries: one table's changes by one transaction on one node, as a record batch.
+"""Encodes log entries: each holds the changes of one table by one transaction on one node.
 
-An entry is a header and an Arrow batch of the table's columns and `_weight`: the rows as they were
-before (-1), then as they are after (+1). Its offset is the number of operations logged on the node before it.
+An entry is a header and an Arrow batch of the table's columns and `_weight`: the rows before the change (-1), then the
+rows after it (+1). Its offset is the number of operations logged on the node before it.
 
-    crc32 of all that follows | table | operations | transaction | batch (Arrow IPC, without its schema)
+    crc32 of the rest | table | operations | transaction | batch (Arrow IPC, without its schema)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOTE = struct.Struct("<QQ")
 
 
 class Entry(NamedTuple):
-    """A log entry's header, and where its batch starts."""
+    """A log entry's header, and its batch (still encoded)."""
 
     table: int
     operations: int
@@ -39,9 +39,9 @@ def log_key(node: int, offset: int) -> bytes:
     return _KEY.pack(node, offset)
 
 
-def offset_of(key: bytes) -> tuple[int, int]:
+def decode_log_key(key: bytes) -> tuple[int, int]:
     if len(key) != _KEY.size:
-        raise Corrupt(where="the log", reason=f"a key of {len(key)} bytes is no offset")
+        raise Corrupt(where="the log", reason=f"a key has {len(key)} bytes instead of {_KEY.size}")
     node, offset = _KEY.unpack(key)
     return node, offset
 
@@ -52,16 +52,16 @@ def encode(table: int, operations: int, transaction: int, batch: pa.RecordBatch)
 
 
 def decode(node: int, offset: int, value: bytes | memoryview, *, checked: bool = True) -> Entry:
-    """The entry's header; a checksum that does not match is `Corrupt`, never applied."""
+    """Decodes an entry's header. Raises `Corrupt` if the checksum does not match, so the entry is never applied."""
     where = f"log entry {offset} of node {node}"
     if len(value) < _HEADER.size:
-        raise Corrupt(where=where, reason=f"{len(value)} bytes are too few")
+        raise Corrupt(where=where, reason=f"only {len(value)} bytes, the header needs {_HEADER.size}")
     crc, table, operations, transaction = _HEADER.unpack_from(value)
     view = memoryview(value)
     if checked and zlib.crc32(view[4:]) != crc:
-        raise Corrupt(where=where, reason="its checksum does not match")
+        raise Corrupt(where=where, reason="checksum does not match")
     if not operations:
-        raise Corrupt(where=where, reason="it has no operations")
+        raise Corrupt(where=where, reason="it contains no operations")
     return Entry(table, operations, transaction, view[_HEADER.size :])
 
 
@@ -69,13 +69,13 @@ def logged_schema(table: TableDef) -> pa.Schema:
     return table.schema.append(pa.field(WEIGHT, pa.int8()))
 
 
-def rows_of(entry: Entry, table: TableDef) -> pa.RecordBatch:
+def decode_rows(entry: Entry, table: TableDef) -> pa.RecordBatch:
     where = f"log entry of transaction {entry.transaction} for table {table.name!r}"
     return batches.read(entry.batch, logged_schema(table), where)
 
 
-def images(table: TableDef, before: pa.RecordBatch, after: pa.RecordBatch) -> pa.RecordBatch:
-    """The delta of a transaction: what was there, taken away; what is there, added."""
+def build_delta(table: TableDef, before: pa.RecordBatch, after: pa.RecordBatch) -> pa.RecordBatch:
+    """The delta of a change: the rows before with weight -1, then the rows after with weight +1."""
     weights = pa.concat_arrays(
         [
             pa.repeat(pa.scalar(-1, pa.int8()), before.num_rows),
@@ -86,30 +86,30 @@ def images(table: TableDef, before: pa.RecordBatch, after: pa.RecordBatch) -> pa
     return pa.RecordBatch.from_arrays([*columns, weights], schema=logged_schema(table))
 
 
-def befores(entries: Sequence[pa.RecordBatch], table: TableDef) -> dict[bytes, bytes | None]:
-    """For each key that the entries (in log order) touch: its row before the first of them, None if absent.
+def rows_before(entries: Sequence[pa.RecordBatch], table: TableDef) -> dict[bytes, bytes | None]:
+    """The row of each changed key before the first of these entries, which are in log order (None: absent).
 
-    An entry has what it takes away before what it adds, so a key that comes first with a row that is added was absent.
+    An entry lists removed rows before added rows. So a key whose first row is an added one was absent.
     """
-    result: dict[bytes, bytes | None] = {}
+    old_rows: dict[bytes, bytes | None] = {}
     if entries:
         batch = pa.concat_batches(entries)
         rows = pa.RecordBatch.from_arrays(batch.columns[:-1], schema=table.schema)
         keys = table.keys.encode(table.key_columns(rows)).to_pylist()
-        old = pc.less(batch.column(WEIGHT), 0).to_pylist()
-        for key, row, gone in zip(keys, table.rows.encode(rows).to_pylist(), old, strict=True):
-            result.setdefault(key, row if gone else None)
-    return result
+        removed = pc.less(batch.column(WEIGHT), 0).to_pylist()
+        for key, row, is_removed in zip(keys, table.rows.encode(rows).to_pylist(), removed, strict=True):
+            old_rows.setdefault(key, row if is_removed else None)
+    return old_rows
 
 
 def encode_note(written: float, operations: int, ends: Sequence[int]) -> bytes:
-    """What the store notes of a transaction: when, how many operations in all so far, where each log ends."""
+    """The note of a transaction: when it was written, all operations so far, and the end of each log after it."""
     return _NOTE.pack(max(0, int(written * 1e6)), operations) + struct.pack(f"<{len(ends)}Q", *ends)
 
 
 def decode_note(value: bytes) -> tuple[float, int, tuple[int, ...]]:
     if len(value) < _NOTE.size or len(value) % 8:
-        raise Corrupt(where="the note of a transaction", reason=f"{len(value)} bytes cannot be one")
+        raise Corrupt(where="the note of a transaction", reason=f"invalid length of {len(value)} bytes")
     written, operations = _NOTE.unpack_from(value)
     ends = struct.unpack_from(f"<{(len(value) - _NOTE.size) // 8}Q", value, _NOTE.size)
     return written / 1e6, operations, ends

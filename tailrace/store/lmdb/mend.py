@@ -1,7 +1,7 @@
-"""Repairs of an embedded store's structures.
+"""Repairs the structures of an embedded store.
 
-Marks and undo records say how to get from what a shard holds to what it held at an epoch. Without them what is there
-has to be taken for the committed epoch: whoever mends them computes the state anew afterwards.
+Marks and undo records lead from the current entries of a shard back to those of an epoch. If they are damaged, a repair
+declares the current entries to be those of the committed epoch. The caller must then recompute the state.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tailrace.store.base import Cut
 from tailrace.store.inspection import UNREADABLE, Mark, Repairs
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.environment import Environment
-from tailrace.store.lmdb.inspect import LAST, LmdbInspection
+from tailrace.store.lmdb.inspect import LAST_EPOCH, LmdbInspection
 from tailrace.store.lmdb.scratch import scratch
-from tailrace.store.lmdb.shard import Undo, mark_bytes, mark_of, state_prefix, undo_epochs, undo_keys
-from tailrace.store.lmdb.store import LmdbStore, number_key
+from tailrace.store.lmdb.shard import Undo, decode_mark, encode_mark, state_prefix, undo_epochs, undo_keys
+from tailrace.store.lmdb.store import LmdbStore, transaction_key
 
 
 class LmdbRepairs(Repairs):
@@ -27,40 +27,40 @@ class LmdbRepairs(Repairs):
         self._store = store
 
     def roll_back(self, epoch: int) -> list[tuple[int, int]]:
-        lost: list[tuple[int, int]] = []
+        damaged: list[tuple[int, int]] = []
         for index in range(self._store.shards):
             environment = self._store.shard(index).environment
             with environment.write() as txn:
                 marks = txn.cursor(environment.databases["marks"])
-                states = [int.from_bytes(key) for key, value in marks.iternext() if _applied(value, epoch)]
-                lost += [(index, state) for state in states if not _roll_back(txn, environment, state, epoch)]
-        return lost
+                states = [int.from_bytes(key) for key, value in marks.iternext() if _is_applied(value, epoch)]
+                damaged += [(index, state) for state in states if not _roll_back(txn, environment, state, epoch)]
+        return damaged
 
     def reset_state(self, shard: int, state: int, committed: int) -> None:
         environment = self._store.shard(shard).environment
         undo_db = environment.databases["undo"]
         with environment.write() as txn:
             with txn.cursor(undo_db) as cursor:
-                epochs = list(undo_epochs(cursor, state, 0, LAST))
+                epochs = list(undo_epochs(cursor, state, 0, LAST_EPOCH))
             for epoch in epochs:
                 _remove_undo(txn, undo_db, state, epoch)
-            _mark(txn, environment, state, committed, committed)
+            _write_mark(txn, environment, state, committed, committed)
 
     def rebuild_transactions(self, committed: Cut) -> Cut:
-        """The end of each log is that of its last entry. The transactions in between can no longer be told apart."""
+        """Each log ends after its last entry. The boundaries of earlier transactions are lost."""
         with self._store.environment.write() as txn:
-            stored = LmdbInspection(self._store, txn)
-            numbers = [number for number, _ in stored.transactions()]
+            inspection = LmdbInspection(self._store, txn)
+            numbers = [number for number, _ in inspection.transactions()]
             newest, ends = max([committed.transaction, *numbers]), list(committed.offsets)
             for node in range(self._store.nodes):
-                for offset, value in stored.log(node):
-                    operations, transaction = _told(node, offset, value)
+                for offset, value in inspection.log(node):
+                    operations, transaction = _read_header(node, offset, value)
                     ends[node] = max(ends[node], offset + operations)
                     newest = max(newest, transaction)
             db = self._store.environment.databases["transactions"]
             for number in numbers:
-                txn.delete(number_key(number), db=db)
-            txn.put(number_key(newest), log.encode_note(time.time(), sum(ends), ends), db=db)
+                txn.delete(transaction_key(number), db=db)
+            txn.put(transaction_key(newest), log.encode_note(time.time(), sum(ends), ends), db=db)
         return Cut(newest, tuple(ends))
 
     def add_to_count(self, table: TableDef, rows: int) -> None:
@@ -71,16 +71,17 @@ class LmdbRepairs(Repairs):
         return scratch(self._store)
 
 
-def _applied(value: bytes, epoch: int) -> bool:
-    mark = mark_of(value)
+def _is_applied(value: bytes, epoch: int) -> bool:
+    mark = decode_mark(value)
     return mark is not None and mark.applied == epoch
 
 
 def _roll_back(txn: Any, environment: Environment, state: int, epoch: int) -> bool:
+    """Rolls back one state. Returns False, and keeps the epoch's values, if its undo record is damaged."""
     data, undo_db = environment.databases["data"], environment.databases["undo"]
     try:
         undo = Undo(txn, undo_db, state, epoch)
-        undo.require()
+        undo.check_complete()
         olds = list(undo.items())
     except UNREADABLE:
         olds = None
@@ -90,9 +91,9 @@ def _roll_back(txn: Any, environment: Environment, state: int, epoch: int) -> bo
         else:
             txn.put(state_prefix(state) + key, old, db=data)
     _remove_undo(txn, undo_db, state, epoch)
-    mark = mark_of(txn.get(state_prefix(state), db=environment.databases["marks"]))
+    mark = decode_mark(txn.get(state_prefix(state), db=environment.databases["marks"]))
     oldest = mark.oldest if mark is not None and olds is not None else epoch - 1
-    _mark(txn, environment, state, epoch - 1, min(oldest, epoch - 1))
+    _write_mark(txn, environment, state, epoch - 1, min(oldest, epoch - 1))
     return olds is not None
 
 
@@ -101,16 +102,16 @@ def _remove_undo(txn: Any, db: Any, state: int, epoch: int) -> None:
         txn.delete(key, db=db)
 
 
-def _mark(txn: Any, environment: Environment, state: int, applied: int, oldest: int) -> None:
-    """Set a mark: the last epoch applied is that of the newest undo record, if there is any."""
+def _write_mark(txn: Any, environment: Environment, state: int, applied: int, oldest: int) -> None:
+    """Sets a mark. Its last applied epoch is that of the newest undo record, else `applied`."""
     with txn.cursor(environment.databases["undo"]) as cursor:
         undos = list(undo_epochs(cursor, state, 0, applied))
     mark = Mark(undos[-1] if undos else applied, min(oldest, undos[-1] if undos else applied))
-    txn.put(state_prefix(state), mark_bytes(mark), db=environment.databases["marks"])
+    txn.put(state_prefix(state), encode_mark(mark), db=environment.databases["marks"])
 
 
-def _told(node: int, offset: int, value: bytes) -> tuple[int, int]:
-    """Operations and transaction of an entry; of a damaged one as few as there can be."""
+def _read_header(node: int, offset: int, value: bytes) -> tuple[int, int]:
+    """Operations and transaction of a log entry; the least possible values, 1 and 0, for a damaged one."""
     try:
         entry = log.decode(node, offset, value)
     except Corrupt:

@@ -1,6 +1,6 @@
-"""Files and directories that only their owner can use, whatever the umask.
+"""Creates files and directories that only their owner can access, whatever the umask.
 
-Modes are set when something is made, never changed later: who opens a store to others on purpose keeps it so.
+Modes are set at creation and never changed later, so an operator can open a store to other users.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ DIRECTORY = 0o700
 FILE = 0o600
 
 
-def directory(path: Path) -> bool:
-    """Make a directory, if there is none; one that is there and empty is taken over. Whether there is nothing in it."""
+def make_directory(path: Path) -> bool:
+    """Creates a directory, or makes an existing empty one private. Returns whether it is empty and our own."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir(mode=DIRECTORY, exist_ok=True)
     info = path.stat()
@@ -24,27 +24,27 @@ def directory(path: Path) -> bool:
     return True
 
 
-def opened(path: Path, flags: int) -> int:
-    """A descriptor of a file; one that is made by this call is private, and a link to elsewhere is not followed."""
+def open_file(path: Path, flags: int) -> int:
+    """Opens a file and returns its descriptor. A new file is private. Symbolic links are not followed."""
     try:
         return os.open(path, flags & ~os.O_CREAT | os.O_NOFOLLOW)
     except FileNotFoundError:
         if not flags & os.O_CREAT:
             raise
     descriptor = os.open(path, flags | os.O_NOFOLLOW, FILE)
-    os.fchmod(descriptor, FILE)  # a umask may have taken the owner's own rights
+    os.fchmod(descriptor, FILE)  # a umask may have removed the owner's permissions
     return descriptor
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file, durably, that nobody else can read, not even before its mode is set."""
-    descriptor = opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+def write_file(path: Path, text: str) -> None:
+    """Writes a file durably. No other user can read it at any moment."""
+    descriptor = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
 
 
-def tighten(*paths: Path) -> None:
+def restrict(*paths: Path) -> None:
     for path in paths:
         path.chmod(FILE)

@@ -1,8 +1,8 @@
-"""A scratch store: the tables of a store, and shards of its own that are empty.
+"""Scratch stores: temporary stores with the tables of another store and their own, empty shards.
 
-    <store>/scratch/<process>-<number>/store.json, shards/     base → ../../base
+    <store>/scratch/<process id>-<uuid>/store.json, shards/     base → ../../base
 
-What is built there costs the store's own shards nothing: they do not grow, and nobody waits for their locks.
+Building states there does not make the store's own shards grow, and takes no lock on them.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from pathlib import Path
 
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import LmdbStore
-from tailrace.store.processes import there
+from tailrace.store.processes import pid_exists
 
 DIRECTORY = "scratch"
 
 
 @contextmanager
 def scratch(store: LmdbStore) -> Iterator[LmdbStore]:
-    """A scratch store for the time of the block; those that dead processes left are removed."""
-    clear(store)
+    """A scratch store for the duration of the block. Also removes scratch stores of dead processes."""
+    _remove_abandoned(store)
     place = Path(store.path) / DIRECTORY / f"{os.getpid()}-{uuid.uuid4()}"
     place.parent.mkdir(mode=0o700, exist_ok=True)
     try:
         settings.create(place, store.settings)
         (place / "base").symlink_to(Path("..") / ".." / "base", target_is_directory=True)
-        beside = LmdbStore(place)
+        scratch_store = LmdbStore(place)
         try:
-            yield beside
+            yield scratch_store
         finally:
-            beside.close()
+            scratch_store.close()
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def clear(store: LmdbStore) -> None:
+def _remove_abandoned(store: LmdbStore) -> None:
     for place in (Path(store.path) / DIRECTORY).glob("*-*"):
-        if not there(int(place.name.partition("-")[0])):
+        if not pid_exists(int(place.name.partition("-")[0])):
             shutil.rmtree(place, ignore_errors=True)

@@ -1,13 +1,13 @@
-"""Shards in LMDB: entries of all states, and undo records to see them as they were.
+"""Shards in LMDB: the entries of all states, and undo records to read them at earlier epochs.
 
     data   state, key              → value
-    undo   state, epoch            → how many chunks
+    undo   state, epoch            → number of chunks
            state, epoch, chunk     → Arrow batch of (key, old value), sorted by key
-    marks  state                   → the last epoch applied, the oldest epoch that can still be read
-    fence  "term"                  → the oldest term of the epoch lock whose writes are accepted
+    marks  state                   → last epoch applied, oldest epoch still readable
+    fence  "term"                  → oldest term of the epoch lock whose writes are accepted
 
-`at(epoch)` lays the undo records of all later epochs over the data, the earliest of them first. That one
-mechanism makes a retried task see what its first attempt saw, and a reader the last committed epoch.
+`at(epoch)` overlays the undo records of all later epochs on the data; for a key in several of them the earliest wins.
+So a retried task reads what its first attempt read, and readers see the last committed epoch.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tailrace.store.inspection import Mark
 from tailrace.store.lmdb.environment import Environment
 
 DATABASES = ("data", "undo", "marks", "fence")
-CHUNK = 4096  # undo entries per chunk: large enough to write fast, small enough for a point read
-KEPT = 8  # chunks of an undo record that a snapshot holds on to
-# Each put gives up Python's interpreter lock: threads that put at the same time would hand it to and fro. Commits,
-# which wait for the disk, run side by side.
+CHUNK = 4096  # undo entries per chunk: large enough for fast writes, small enough for point reads
+CACHED_CHUNKS = 8  # per undo record and snapshot
+# Serialises puts of all threads: every put releases Python's interpreter lock, so concurrent puts would slow each other
+# down by switching. Commits, which wait for the disk, still run in parallel.
 _putting = threading.Lock()
 _STATE = struct.Struct(">I")
 _EPOCH = struct.Struct(">IQ")
@@ -45,86 +45,86 @@ _TERM = b"term"
 _UNDO = pa.schema([pa.field("key", pa.large_binary()), pa.field("old", pa.large_binary())])
 
 
-def mark_of(value: bytes | None) -> Mark | None:
-    """The mark that a value stands for; None if there is none, or none that can be read."""
+def decode_mark(value: bytes | None) -> Mark | None:
+    """The mark that a value encodes; None if it is missing or unreadable."""
     return Mark(*_MARK.unpack(value)) if value is not None and len(value) == _MARK.size else None
 
 
-def mark_bytes(mark: Mark) -> bytes:
+def encode_mark(mark: Mark) -> bytes:
     return _MARK.pack(*mark)
 
 
 def state_prefix(state: int) -> bytes:
-    """What all keys of a state begin with."""
+    """The prefix of all keys of a state."""
     return _STATE.pack(state)
 
 
 def undo_epochs(cursor: Any, state: int, first: int, last: int) -> Iterator[int]:
     """The epochs of a state's undo records from `first` to `last`."""
     while first <= last and cursor.set_range(_EPOCH.pack(state, first)):
-        found, epoch = _EPOCH.unpack_from(cursor.key())
-        if found != state or epoch > last:
+        key_state, epoch = _EPOCH.unpack_from(cursor.key())
+        if key_state != state or epoch > last:
             return
         yield epoch
         first = epoch + 1
 
 
 def undo_keys(txn: Any, db: Any, state: int, epoch: int) -> list[bytes]:
-    """The keys under which an undo record lies, whatever there is of it."""
+    """All stored keys of an undo record, even if it is incomplete."""
     prefix = _EPOCH.pack(state, epoch)
-    found = []
+    keys = []
     with txn.cursor(db) as cursor:
         more = cursor.set_range(prefix)
         while more and cursor.key().startswith(prefix):
-            found.append(bytes(cursor.key()))
+            keys.append(bytes(cursor.key()))
             more = cursor.next()
-    return found
+    return keys
 
 
 class Undo:
-    """What one epoch's keys of one state held before it."""
+    """An undo record: the keys of a state that an epoch changed, with their values before it."""
 
     def __init__(self, txn: Any, db: Any, state: int, epoch: int) -> None:
-        self._txn, self._db, self._at = txn, db, (state, epoch)
+        self._txn, self._db, self._id = txn, db, (state, epoch)
         self._where = f"undo record of epoch {epoch} of state {state}"
-        self._read: dict[int, pa.RecordBatch] = {}
+        self._cache: dict[int, pa.RecordBatch] = {}
         count = txn.get(_EPOCH.pack(state, epoch), db=db)
         if count is not None and len(count) != _COUNT.size:
-            raise Corrupt(where=self._where, reason="its number of chunks is none")
+            raise Corrupt(where=self._where, reason="invalid number of chunks")
         self.chunks = _COUNT.unpack(count)[0] if count else 0
 
     def _chunk(self, number: int) -> pa.RecordBatch:
-        """One of the chunks; a few are kept, as a search comes back to them."""
-        chunk = self._read.get(number)
+        """Reads a chunk. Some are cached, because binary searches read the same chunks again."""
+        chunk = self._cache.get(number)
         if chunk is None:
-            value = self._txn.get(_CHUNK.pack(*self._at, number), db=self._db)
+            value = self._txn.get(_CHUNK.pack(*self._id, number), db=self._db)
             if value is None:
                 raise Corrupt(where=self._where, reason=f"chunk {number} of {self.chunks} is missing")
             chunk = batches.read(value, _UNDO, self._where)
             if not chunk.num_rows or chunk.column(0).null_count:
-                raise Corrupt(where=self._where, reason=f"chunk {number} has no keys")
-            if len(self._read) >= KEPT:
-                self._read.clear()
-            self._read[number] = chunk
+                raise Corrupt(where=self._where, reason=f"chunk {number} has no keys or NULL keys")
+            if len(self._cache) >= CACHED_CHUNKS:
+                self._cache.clear()
+            self._cache[number] = chunk
         return chunk
 
-    def require(self) -> None:
-        """ValueError if a part of it is missing, or one more is there."""
-        kept = undo_keys(self._txn, self._db, *self._at)
-        wanted = [_EPOCH.pack(*self._at), *(_CHUNK.pack(*self._at, n) for n in range(self.chunks))]
-        if kept != wanted:
-            raise ValueError(f"{len(kept)} parts instead of {len(wanted)}")
+    def check_complete(self) -> None:
+        """Raises ValueError if a chunk is missing or superfluous."""
+        keys = undo_keys(self._txn, self._db, *self._id)
+        expected = [_EPOCH.pack(*self._id), *(_CHUNK.pack(*self._id, n) for n in range(self.chunks))]
+        if keys != expected:
+            raise ValueError(f"{len(keys)} keys instead of {len(expected)}")
 
     def find(self, key: bytes) -> tuple[bool, bytes | None]:
-        """Whether the epoch changed this key, and what it held before."""
+        """Whether the epoch changed this key, and its value before (None: absent)."""
         number = bisect_right(range(self.chunks), key, key=lambda n: self._chunk(n).column(0)[0].as_py()) - 1
         if number < 0:
             return False, None
         chunk = self._chunk(number)
         keys = chunk.column(0)
-        at = bisect_right(range(len(keys)), key, key=lambda i: keys[i].as_py()) - 1
-        if at >= 0 and keys[at].as_py() == key:
-            return True, chunk.column(1)[at].as_py()
+        row = bisect_right(range(len(keys)), key, key=lambda i: keys[i].as_py()) - 1
+        if row >= 0 and keys[row].as_py() == key:
+            return True, chunk.column(1)[row].as_py()
         return False, None
 
     def items(self) -> Iterator[tuple[bytes, bytes | None]]:
@@ -134,9 +134,9 @@ class Undo:
 
 
 class LmdbShardSnapshot(ShardSnapshot):
-    """Reads inside one LMDB read transaction, with undo records laid over it."""
+    """Reads in one LMDB read transaction, with the undo records of later epochs overlaid."""
 
-    FEW = 32  # keys: below this look each one up in the undo record, above read the record whole
+    POINT_READS = 32  # for fewer keys, search each in the undo records; for more, read the records completely
 
     def __init__(self, env: Environment, txn: Any, epoch: int) -> None:
         self._env, self._txn, self._epoch = env, txn, epoch
@@ -144,72 +144,72 @@ class LmdbShardSnapshot(ShardSnapshot):
         self._undos: dict[int, list[Undo]] = {}
         self._overlays: dict[int, tuple[dict[bytes, bytes | None], list[bytes]]] = {}
 
-    def _laid_over(self, state: int) -> list[Undo]:
-        """Undo records of epochs after ours, the earliest first."""
+    def _later_undos(self, state: int) -> list[Undo]:
+        """Non-empty undo records of epochs after this snapshot's, earliest first."""
         if state not in self._undos:
-            mark = _mark(self._txn, self._marks, state) or Mark(0, 0)
+            mark = _read_mark(self._txn, self._marks, state) or Mark(0, 0)
             if self._epoch < mark.oldest:
                 raise SnapshotGone(epoch=self._epoch, name=f"state {state}", oldest=mark.oldest)
-            undos = (Undo(self._txn, self._undo, state, epoch) for epoch in self._later(state, mark.applied))
+            undos = (Undo(self._txn, self._undo, state, epoch) for epoch in self._later_epochs(state, mark.applied))
             self._undos[state] = [u for u in undos if u.chunks]
         return self._undos[state]
 
-    def _later(self, state: int, applied: int) -> Iterator[int]:
-        """Epochs after ours that have an undo record; found by seeking, as a damaged mark may name any number."""
+    def _later_epochs(self, state: int, applied: int) -> Iterator[int]:
+        """Epochs after this snapshot's that have an undo record. Seeks, because a damaged mark may name any number."""
         if applied > self._epoch:
             with self._txn.cursor(self._undo) as cursor:
                 yield from undo_epochs(cursor, state, self._epoch + 1, applied)
 
     def applied(self, state: int) -> int | None:
-        mark = _mark(self._txn, self._marks, state)
+        mark = _read_mark(self._txn, self._marks, state)
         return mark.applied if mark else None
 
     def moved_to(self, epoch: int) -> LmdbShardSnapshot:
         return LmdbShardSnapshot(self._env, self._txn, epoch)
 
     def changed(self, state: int, epoch: int) -> list[bytes]:
-        self._laid_over(state)  # which says if what it takes is gone
+        self._later_undos(state)  # raises SnapshotGone if undo records were dropped
         return [key for key, _ in Undo(self._txn, self._undo, state, epoch).items()]
 
     def _overlay(self, state: int) -> tuple[dict[bytes, bytes | None], list[bytes]]:
-        """What later epochs changed, as it was before them, and those keys in order."""
+        """All keys changed by later epochs, with their values at this snapshot's epoch; and the keys, sorted."""
         if state not in self._overlays:
             overlay: dict[bytes, bytes | None] = {}
-            for undo in reversed(self._laid_over(state)):
+            for undo in reversed(self._later_undos(state)):  # the earliest last, so that it wins
                 overlay.update(undo.items())
             self._overlays[state] = overlay, sorted(overlay)
         return self._overlays[state]
 
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         prefix = _STATE.pack(state)
-        undos = self._laid_over(state)
-        if len(keys) < self.FEW:
+        undos = self._later_undos(state)
+        if len(keys) < self.POINT_READS:
             return {k: v for k in keys if (v := self._get(state, prefix, k)) is not None}
-        got = self._txn.cursor(self._data).getmulti([prefix + k for k in keys])
-        found = {k[4:]: v for k, v in got}
+        entries = self._txn.cursor(self._data).getmulti([prefix + k for k in keys])
+        values = {k[4:]: v for k, v in entries}
         if undos:
             overlay, _ = self._overlay(state)
             for key in overlay.keys() & set(keys):
                 old = overlay[key]
                 if old is None:
-                    found.pop(key, None)
+                    values.pop(key, None)
                 else:
-                    found[key] = old
-        return found
+                    values[key] = old
+        return values
 
     def values(self, state: int, keys: pa.LargeBinaryArray) -> list[bytes | None]:
-        if self._laid_over(state):
-            listed = keys.to_pylist()
-            found = self.get_many(state, listed)
+        if self._later_undos(state):
+            key_list = keys.to_pylist()
+            values = self.get_many(state, key_list)
         else:
-            listed = _prefixed(state, keys).to_pylist()
-            found = dict(self._txn.cursor(self._data).getmulti(listed))
-        return [found.get(key) for key in listed]
+            key_list = _add_prefix(state, keys).to_pylist()
+            values = dict(self._txn.cursor(self._data).getmulti(key_list))
+        return [values.get(key) for key in key_list]
 
     def _get(self, state: int, prefix: bytes, key: bytes) -> bytes | None:
-        for undo in self._laid_over(state):
-            known, old = undo.find(key)
-            if known:
+        for undo in self._later_undos(state):
+            is_changed, old = undo.find(key)
+            if is_changed:
                 return old
         value: bytes | None = self._txn.get(prefix + key, db=self._data)
         return value
@@ -217,17 +217,17 @@ class LmdbShardSnapshot(ShardSnapshot):
     def scan(
         self, state: int, low: bytes = b"", high: bytes | None = None, size: int = 20_000
     ) -> Iterator[list[tuple[bytes, bytes]]]:
-        if not self._laid_over(state):
+        if not self._later_undos(state):
             yield from self._scan_data(state, low, high, size)
             return
-        overlay, ordered = self._overlay(state)
-        pending = ordered[bisect_left(ordered, low) : len(ordered) if high is None else bisect_left(ordered, high)]
+        overlay, changed = self._overlay(state)
+        pending = changed[bisect_left(changed, low) : len(changed) if high is None else bisect_left(changed, high)]
         for run in self._scan_data(state, low, high, size):
             last = run[-1][0]
             until = bisect_right(pending, last)
-            yield _merged(run, pending[:until], overlay)
+            yield _merge(run, pending[:until], overlay)
             pending = pending[until:]
-        yield _merged([], pending, overlay)
+        yield _merge([], pending, overlay)
 
     def _scan_data(self, state: int, low: bytes, high: bytes | None, size: int) -> Iterator[list[tuple[bytes, bytes]]]:
         prefix = _STATE.pack(state)
@@ -247,30 +247,30 @@ class LmdbShardSnapshot(ShardSnapshot):
             yield run
 
     def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[list[bytes]]:
-        if self._laid_over(state):
+        if self._later_undos(state):
             for prefix in prefixes:
                 yield [value for run in self.scan(state, *prefix_range(prefix)) for _, value in run]
             return
         with self._txn.cursor(self._data) as cursor:
             for prefix in prefixes:
-                low, found = _STATE.pack(state) + prefix, []
+                low, values = _STATE.pack(state) + prefix, []
                 if cursor.set_range(low):
                     for key, value in cursor.iternext():
                         if not key.startswith(low):
                             break
-                        found.append(value)
-                yield found
+                        values.append(value)
+                yield values
 
     def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        if self._laid_over(state):
+        if self._later_undos(state):
             yield from reversed([entry for run in self.scan(state, low, high) for entry in run])
             return
         prefix = _STATE.pack(state)
         cursor = self._txn.cursor(self._data)
         stop = prefix + high if high is not None else after_prefix(prefix)
-        beyond = stop is not None and cursor.set_range(stop)
-        positioned = cursor.prev() if beyond else cursor.last()
-        if not positioned:
+        is_past_range = stop is not None and cursor.set_range(stop)
+        has_entry = cursor.prev() if is_past_range else cursor.last()
+        if not has_entry:
             return
         for key, value in cursor.iterprev():
             if key < prefix + low:
@@ -278,22 +278,23 @@ class LmdbShardSnapshot(ShardSnapshot):
             yield key[4:], value
 
 
-def _mark(txn: Any, db: Any, state: int) -> Mark | None:
-    """How far a state is; None if it never was applied."""
+def _read_mark(txn: Any, db: Any, state: int) -> Mark | None:
+    """The mark of a state; None if no epoch was applied to it. Raises `Corrupt` if it is invalid."""
     value = txn.get(_STATE.pack(state), db=db)
     if value is None:
         return None
-    mark = mark_of(value)
+    mark = decode_mark(value)
     if mark is None:
-        raise Corrupt(where=f"the mark of state {state}", reason=f"{len(value)} bytes cannot be one")
+        raise Corrupt(where=f"the mark of state {state}", reason=f"{len(value)} bytes instead of {_MARK.size}")
     if not mark.oldest <= mark.applied < 1 << 63:
-        raise Corrupt(where=f"the mark of state {state}", reason=f"it says {mark.oldest} to {mark.applied}")
+        raise Corrupt(where=f"the mark of state {state}", reason=f"impossible epochs {mark.oldest} to {mark.applied}")
     return mark
 
 
-def _merged(
+def _merge(
     run: list[tuple[bytes, bytes]], keys: list[bytes], overlay: dict[bytes, bytes | None]
 ) -> list[tuple[bytes, bytes]]:
+    """Entries of the data, with the overlay's values for `keys`; sorted."""
     if not keys:
         return run
     entries: dict[bytes, bytes | None] = dict(run)
@@ -301,8 +302,8 @@ def _merged(
     return sorted((k, v) for k, v in entries.items() if v is not None)
 
 
-def _prefixed(state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """The keys of a state as they lie in the shard."""
+def _add_prefix(state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """The keys of a state as stored in the shard."""
     return arrays.join_cells([pa.scalar(_STATE.pack(state), pa.large_binary()), keys])
 
 
@@ -313,7 +314,7 @@ class LmdbShard(Shard):
 
     @property
     def environment(self) -> Environment:
-        """Where it lies, for those who check and mend it."""
+        """The LMDB environment, for inspections and repairs."""
         return self._env
 
     @contextmanager
@@ -323,10 +324,11 @@ class LmdbShard(Shard):
 
     def fence(self, term: int) -> None:
         with self._env.write() as txn:
-            if self._fenced(txn) < term:
+            if self._oldest_term(txn) < term:
                 txn.put(_TERM, _NUMBER.pack(term), db=self._fence)
 
-    def _fenced(self, txn: Any) -> int:
+    def _oldest_term(self, txn: Any) -> int:
+        """The oldest term whose writes are accepted."""
         value = txn.get(_TERM, db=self._fence)
         if value is not None and len(value) != _NUMBER.size:
             raise Corrupt(where="the fence of a shard", reason=f"{len(value)} bytes instead of {_NUMBER.size}")
@@ -335,9 +337,9 @@ class LmdbShard(Shard):
     def apply(self, epoch: int, writes: Sequence[Write], keep: int, term: int = 0) -> bool:
         wrote = False
         with self._env.write() as txn:
-            if (newest := self._fenced(txn)) > term:
+            if (newest := self._oldest_term(txn)) > term:
                 raise Fenced(term=term, newest=newest)
-            self._env.handle.reader_check()  # a killed reader would keep freed pages from being used again
+            self._env.handle.reader_check()  # else killed readers keep LMDB from reusing freed pages
             for write in writes:
                 wrote |= self._apply_one(txn, epoch, write, keep)
             faults.point("shard.commit")
@@ -345,23 +347,23 @@ class LmdbShard(Shard):
         return wrote
 
     def _apply_one(self, txn: Any, epoch: int, write: Write, keep: int) -> bool:
-        found = _mark(txn, self._marks, write.state)
-        if found is not None and found.applied >= epoch:
+        mark = _read_mark(txn, self._marks, write.state)
+        if mark is not None and mark.applied >= epoch:
             return False
-        mark, oldest = found or Mark(0, 0), epoch
+        oldest = epoch
         if write.olds is not None:
-            oldest = self._let_go(txn, write.state, mark, keep)
+            oldest = self._drop_undos(txn, write.state, mark or Mark(0, 0), keep)
             self._write_undo(txn, epoch, write, write.olds)
         self._write_data(txn, write)
         txn.put(_STATE.pack(write.state), _MARK.pack(epoch, oldest), db=self._marks)
         return True
 
-    def _let_go(self, txn: Any, state: int, mark: Mark, keep: int) -> int:
-        """Delete undo records of epochs up to `keep`; the oldest readable epoch from now on."""
+    def _drop_undos(self, txn: Any, state: int, mark: Mark, keep: int) -> int:
+        """Deletes undo records of epochs up to `keep`. Returns the oldest epoch that stays readable."""
         with txn.cursor(self._undo) as cursor:
-            alive = cursor.set_range(_EPOCH.pack(state, 0))
-            while alive and bytes(cursor.key()) < _EPOCH.pack(state, keep + 1):
-                alive = cursor.delete() and bool(cursor.key())
+            more = cursor.set_range(_EPOCH.pack(state, 0))
+            while more and bytes(cursor.key()) < _EPOCH.pack(state, keep + 1):
+                more = cursor.delete() and bool(cursor.key())
         return max(mark.oldest, min(keep, mark.applied))
 
     def _write_undo(self, txn: Any, epoch: int, write: Write, olds: pa.LargeBinaryArray) -> None:
@@ -382,10 +384,10 @@ class LmdbShard(Shard):
             first = prefix + keys[0].as_py()
             entries = arrays.pairs([pa.scalar(prefix, pa.large_binary()), keys], values)
             with _putting, txn.cursor(self._data) as cursor:
-                beyond = not cursor.last() or cursor.key() < first  # then pages are filled one by one
-                cursor.putmulti(entries, append=beyond)
+                is_append = not cursor.last() or cursor.key() < first  # appends fill pages completely, without splits
+                cursor.putmulti(entries, append=is_append)
         if write.values.null_count:
-            for key in _prefixed(write.state, write.keys.filter(write.values.is_null())).to_pylist():
+            for key in _add_prefix(write.state, write.keys.filter(write.values.is_null())).to_pylist():
                 txn.delete(key, db=self._data)
 
     def drop(self, state: int) -> None:
@@ -394,7 +396,7 @@ class LmdbShard(Shard):
 
 
 def delete_range(env: Environment, db: Any, low: bytes, high: bytes | None, size: int = 50_000) -> None:
-    """Delete keys in [low, high), a bounded number in each transaction so that other writers get their turn."""
+    """Deletes keys in [low, high), at most `size` per transaction, so that other writers do not wait long."""
     more = True
     while more:
         with env.write() as txn, txn.cursor(db) as cursor:

@@ -1,12 +1,12 @@
-"""The embedded store: one directory, any number of processes.
+"""The embedded store: one directory, which any number of processes can use at once.
 
     store.json          format, number of nodes and shards, durability
-    base/               rows, logs, documents of all nodes: one LMDB environment
-    shards/000 ...      arrangements and views: one LMDB environment per shard
+    base/               rows, logs and documents of all nodes: one LMDB environment
+    shards/000 ...      states: one LMDB environment per shard
 
-All nodes share an environment so that a transaction is atomic across them; each still has its own rows
-and its own log. LMDB lets one process write an environment at a time, so nodes would not write in
-parallel on one disk anyway, and a shared one saves the two-phase commit.
+All nodes share one environment, so a transaction over several nodes is atomic without a two-phase commit. Each node
+still has its own rows and its own log. LMDB allows one writer per environment at a time; separate environments would
+hardly write faster on one disk.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tailrace.store.inspection import Inspection, Repairs
 from tailrace.store.key_limit import KeyLimit
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.environment import Environment, acquire, release
-from tailrace.store.lmdb.lock import held, holder
+from tailrace.store.lmdb.lock import held, read_holder
 from tailrace.store.lmdb.settings import read_settings
 from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range
 from tailrace.store.locks import TERM, Holder, LockName
@@ -43,18 +43,18 @@ from tailrace.store.reference import StoreRef
 
 _ROW = struct.Struct(">IH")
 _NUMBER = struct.Struct(">Q")
-COUNTS: Kind[int] = Kind("count:", Count, expendable=True)  # rows of each table
+COUNTS: Kind[int] = Kind("count:", Count, expendable=True)  # number of rows, by table id
 T = TypeVar("T")
-KEY_LIMIT = KeyLimit(whole=480, part=232)  # LMDB keys have at most 511 bytes; the rest is for prefixes
+KEY_LIMIT = KeyLimit(whole=480, part=232)  # LMDB keys have at most 511 bytes, including prefixes
 
 
 def row_prefix(table: TableDef, node: int) -> bytes:
-    """What the keys of a node's rows of a table begin with."""
+    """The prefix of the keys of a node's rows of a table."""
     return _ROW.pack(table.id, node)
 
 
-def number_key(transaction: int) -> bytes:
-    """Under what a transaction is noted."""
+def transaction_key(transaction: int) -> bytes:
+    """The key of a transaction's note."""
     return _NUMBER.pack(transaction)
 
 
@@ -114,10 +114,10 @@ class LmdbStore(Store):
     def change_documents(self, changes: Changes, *, expected: Changes | None = None, term: int | None = None) -> None:
         with self._base.write() as txn:
             for name, document in (expected or {}).items():
-                if self._stored(txn, name) != document:
+                if self._read_document(txn, name) != document:
                     raise Conflict(document=name)
             if term is not None:
-                newest = self._stored(txn, TERM.name)
+                newest = self._read_document(txn, TERM.name)
                 if newest is None or newest.number != term:
                     raise Fenced(term=term, newest=0 if newest is None else newest.number)
             for name, document in changes.items():
@@ -126,8 +126,8 @@ class LmdbStore(Store):
                 else:
                     txn.put(name.encode(), documents.encode(document), db=self._documents)
 
-    def _stored(self, txn: Any, name: str) -> Any:
-        """A document inside a transaction, None if absent."""
+    def _read_document(self, txn: Any, name: str) -> Any:
+        """A document, read in a transaction; None if it does not exist."""
         value, kind = txn.get(name.encode(), db=self._documents), documents.kind_of(name)
         return None if value is None or kind is None else kind.decode(name, value, self.nodes)
 
@@ -137,69 +137,71 @@ class LmdbStore(Store):
         return held(self.path, name, patience)
 
     def holder(self, name: LockName) -> Holder | None:
-        return holder(self.path, name)
+        return read_holder(self.path, name)
 
     # writing
 
     def write(self, changes: Sequence[Change]) -> Written:
         with self._base.write() as txn:
-            number, _, operations, ends = self._last(txn)
-            done = 0
+            number, _, operations, ends = self._last_transaction(txn)
+            written = 0
             for change in changes:
-                keys, befores, afters = self._images(txn, change)
+                keys, old_rows, new_rows = self._images(txn, change)
                 if keys:
-                    self._put_rows(txn, change, keys, afters)
-                    ends = self._append(txn, change.table, number + 1, ends, befores, afters)
-                    self.add_count(txn, change.table, (afters.num_rows if afters else 0) - befores.num_rows)
-                    done += len(keys)
-            if done:
-                note = log.encode_note(time.time(), operations + done, ends)
+                    self._put_rows(txn, change, keys, new_rows)
+                    ends = self._append_log(txn, change.table, number + 1, ends, old_rows, new_rows)
+                    self.add_count(txn, change.table, (new_rows.num_rows if new_rows else 0) - old_rows.num_rows)
+                    written += len(keys)
+            if written:
+                note = log.encode_note(time.time(), operations + written, ends)
                 txn.put(_NUMBER.pack(number + 1), note, db=self._transactions)
             faults.point("write.commit")
         faults.point("write.committed")
-        return Written(number + 1 if done else number, done)
+        return Written(number + 1 if written else number, written)
 
-    def _last(self, txn: Any) -> tuple[int, float, int, tuple[int, ...]]:
+    def _last_transaction(self, txn: Any) -> tuple[int, float, int, tuple[int, ...]]:
+        """The number of the last transaction, its time, all operations so far, and the ends of the logs."""
         with txn.cursor(self._transactions) as cursor:
             if not cursor.last():
                 return 0, 0.0, 0, (0,) * self.nodes
-            written, operations, ends = self._note(cursor)
+            written, operations, ends = self._read_note(cursor)
             return _NUMBER.unpack(cursor.key())[0], written, operations, ends
 
-    def _note(self, cursor: Any) -> tuple[float, int, tuple[int, ...]]:
-        """What was noted of the transaction the cursor is at."""
+    def _read_note(self, cursor: Any) -> tuple[float, int, tuple[int, ...]]:
+        """The note of the transaction at the cursor: its time, all operations so far, and the ends of the logs."""
         note = log.decode_note(cursor.value())
         if len(note[2]) != self.nodes or len(cursor.key()) != _NUMBER.size:
-            raise Corrupt(where="the note of a transaction", reason=f"it is not of a store with {self.nodes} nodes")
+            reason = f"its key or its log ends do not fit a store with {self.nodes} nodes"
+            raise Corrupt(where="the note of a transaction", reason=reason)
         return note
 
     def _images(self, txn: Any, change: Change) -> tuple[list[bytes], pa.RecordBatch, pa.RecordBatch | None]:
-        """The keys that change, in order; their rows before (those there were) and after (None: deleted)."""
+        """The keys that change, sorted; the existing rows before the change, and the rows after it (None: deleted)."""
         table, rows = change.table, change.rows
         nodes = hash_buckets(table.key_columns(rows), self.nodes, rows.num_rows)
         user_keys = self.key_limit.shorten(table.keys.encode(table.key_columns(rows), rows.num_rows))
         prefixes = pa.array([_ROW.pack(table.id, n) for n in range(self.nodes)], pa.large_binary())
         keys = arrays.join_cells([prefixes.take(pa.array(nodes)), user_keys])
-        last = order(keys).lasts  # of several rows with one key the last counts
-        ordered = keys.take(pa.array(last)).to_pylist()
+        last = order(keys).lasts  # of several rows with the same key, the last one wins
+        sorted_keys = keys.take(pa.array(last)).to_pylist()
         with txn.cursor(self._rows) as cursor:
-            found = dict(cursor.getmulti(ordered))
+            stored = dict(cursor.getmulti(sorted_keys))
         if change.mode == "delete":
-            ordered = [k for k in ordered if k in found]
-        elif change.mode == "update" and len(found) < len(ordered):
-            missing = min(i for k, i in zip(ordered, last.tolist(), strict=True) if k not in found)
+            sorted_keys = [k for k in sorted_keys if k in stored]
+        elif change.mode == "update" and len(stored) < len(sorted_keys):
+            missing = min(i for k, i in zip(sorted_keys, last.tolist(), strict=True) if k not in stored)
             key = tuple(rows.column(k)[missing].as_py() for k in table.key)
             raise NoSuchRow(table=table.name, key=key[0] if len(key) == 1 else key)
-        before = table.decode([found[k] for k in ordered if k in found])
+        before = table.decode([stored[k] for k in sorted_keys if k in stored])
         if change.mode == "delete":
-            return ordered, before, None
-        picked = rows.take(pa.array(last))
+            return sorted_keys, before, None
+        after = rows.take(pa.array(last))
         if change.mode == "update":
             columns = [
-                picked.column(f.name) if f.name in picked.schema.names else before.column(f.name) for f in table.schema
+                after.column(f.name) if f.name in after.schema.names else before.column(f.name) for f in table.schema
             ]
-            picked = pa.RecordBatch.from_arrays(columns, schema=table.schema)
-        return ordered, before, picked
+            after = pa.RecordBatch.from_arrays(columns, schema=table.schema)
+        return sorted_keys, before, after
 
     def _put_rows(self, txn: Any, change: Change, keys: list[bytes], after: pa.RecordBatch | None) -> None:
         if after is None:
@@ -209,7 +211,7 @@ class LmdbStore(Store):
         with txn.cursor(self._rows) as cursor:
             cursor.putmulti(zip(keys, change.table.rows.encode(after).to_pylist(), strict=True))
 
-    def _append(
+    def _append_log(
         self,
         txn: Any,
         table: TableDef,
@@ -218,41 +220,41 @@ class LmdbStore(Store):
         before: pa.RecordBatch,
         after: pa.RecordBatch | None,
     ) -> tuple[int, ...]:
-        """One log entry per node that has a part in the change."""
-        images = log.images(table, before, after if after is not None else before.slice(0, 0))
+        """Appends one log entry per node with changed rows. Returns the new ends of the logs."""
+        images = log.build_delta(table, before, after if after is not None else before.slice(0, 0))
         rows = pa.RecordBatch.from_arrays(images.columns[:-1], schema=table.schema)
         nodes = hash_buckets(table.key_columns(rows), self.nodes, rows.num_rows)
-        counted = nodes[: before.num_rows] if after is None else nodes[before.num_rows :]
-        operations = np.bincount(counted, minlength=self.nodes)
-        result = list(ends)
+        nodes_of_operations = nodes[: before.num_rows] if after is None else nodes[before.num_rows :]
+        operations = np.bincount(nodes_of_operations, minlength=self.nodes)
+        new_ends = list(ends)
         for node in np.flatnonzero(operations).tolist():
             part = images if self.nodes == 1 else images.take(pa.array(np.flatnonzero(nodes == node)))
             entry = log.encode(table.id, int(operations[node]), number, part)
-            txn.put(log.log_key(node, result[node]), entry, db=self._log)
-            result[node] += int(operations[node])
-        return tuple(result)
+            txn.put(log.log_key(node, new_ends[node]), entry, db=self._log)
+            new_ends[node] += int(operations[node])
+        return tuple(new_ends)
 
     # reading tables
 
     def get(self, table: TableDef, keys: Sequence[bytes], past: Past | None = None) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = {}
+        rows: dict[bytes, bytes] = {}
         with self._base.read() as txn, txn.cursor(self._rows) as cursor:
             if past is not None:
-                self._bring_up(txn, table, past)
+                self._catch_up(txn, table, past)
             for node in range(self.nodes):
                 prefix = _ROW.pack(table.id, node)
-                found.update((k[6:], v) for k, v in cursor.getmulti([prefix + k for k in keys]))
+                rows.update((k[6:], v) for k, v in cursor.getmulti([prefix + k for k in keys]))
         if past is not None:
-            then = {k: past.rows[k] for k in keys if k in past.rows}
-            return {k: row for k, row in {**found, **then}.items() if row is not None}
-        return found
+            past_rows = {k: past.rows[k] for k in keys if k in past.rows}
+            return {k: row for k, row in {**rows, **past_rows}.items() if row is not None}
+        return rows
 
-    def _bring_up(self, txn: Any, table: TableDef, past: Past) -> None:
-        """Read what was logged since the last time; of several changes of a key the first tells what it was."""
-        ends = self._last(txn)[3]
+    def _catch_up(self, txn: Any, table: TableDef, past: Past) -> None:
+        """Adds the changes logged since the last read. The first change of a key has its row at the cut."""
+        ends = self._last_transaction(txn)[3]
         for node, end in enumerate(ends):
-            later = list(self._entries(txn, table, node, past.ends[node], end))
-            for key, row in log.befores(later, table).items():
+            later = list(self._table_entries(txn, table, node, past.ends[node], end))
+            for key, row in log.rows_before(later, table).items():
                 past.rows.setdefault(self.key_limit.shorten_one(key), row)
             past.ends[node] = end
 
@@ -284,17 +286,18 @@ class LmdbStore(Store):
         with self._base.read() as txn:
             overlay: dict[bytes, bytes | None] = {}
             if cut is not None:
-                newest = self._last(txn)[3][node]  # all the way: where the log was trimmed, rows now are not rows then
-                later = list(self._entries(txn, table, node, cut.offsets[node], newest))
-                befores = ((self.key_limit.shorten_one(k), row) for k, row in log.befores(later, table).items())
-                overlay = {k: row for k, row in befores if k > after and (upto is None or k <= upto)}
+                # Read to the end of the log even for few keys: if it was trimmed after the cut, OffsetGap is raised.
+                newest = self._last_transaction(txn)[3][node]
+                later = list(self._table_entries(txn, table, node, cut.offsets[node], newest))
+                old_rows = ((self.key_limit.shorten_one(k), row) for k, row in log.rows_before(later, table).items())
+                overlay = {k: row for k, row in old_rows if k > after and (upto is None or k <= upto)}
             run: list[bytes] = []
-            for key, value in self._after(txn, table, node, after):
+            for key, value in self._rows_after(txn, table, node, after):
                 if upto is not None and key > upto:
                     break
-                kept: bytes | None = overlay.pop(key, value) if overlay else value
-                if kept is not None:
-                    run.append(kept)
+                row: bytes | None = overlay.pop(key, value) if overlay else value
+                if row is not None:
+                    run.append(row)
                 if len(run) == size:
                     yield table.decode(run).select(list(columns))
                     run = []
@@ -303,24 +306,24 @@ class LmdbStore(Store):
                 yield table.decode(run).select(list(columns))
 
     def step(self, table: TableDef, node: int, after: bytes, count: int, size: int) -> tuple[bytes | None, int]:
-        passed, held, last = 0, 0, after
+        rows, total, last = 0, 0, after
         with self._base.read() as txn:
-            for key, row in self._after(txn, table, node, after):
-                held += len(row)
-                if passed == count or (passed and held > size):
-                    return last, passed
-                passed, last = passed + 1, key
-        return None, passed
+            for key, row in self._rows_after(txn, table, node, after):
+                total += len(row)
+                if rows == count or (rows and total > size):
+                    return last, rows
+                rows, last = rows + 1, key
+        return None, rows
 
-    def _after(self, txn: Any, table: TableDef, node: int, after: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """A node's rows of a table whose keys come after a given one, under those keys."""
+    def _rows_after(self, txn: Any, table: TableDef, node: int, after: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """A node's encoded keys and rows of a table, from the first key greater than `after`."""
         prefix = _ROW.pack(table.id, node)
         _, high = prefix_range(prefix)
         with txn.cursor(self._rows) as cursor:
-            found = cursor.set_range(prefix + after)
-            if found and after and cursor.key() == prefix + after:
-                found = cursor.next()
-            if found:
+            more = cursor.set_range(prefix + after)
+            if more and after and cursor.key() == prefix + after:
+                more = cursor.next()
+            if more:
                 for key, value in cursor.iternext():
                     if high is not None and key >= high:
                         return
@@ -331,16 +334,16 @@ class LmdbStore(Store):
     def deltas(
         self, table: TableDef, node: int, start: Cut, end: Cut, columns: Sequence[int], size: int = 200_000
     ) -> Iterator[pa.RecordBatch]:
-        wanted = [*columns, len(table.columns)]
+        columns_and_weight = [*columns, len(table.columns)]
         with self._base.read() as txn:
             run: list[pa.RecordBatch] = []
-            held = 0
-            for batch in self._entries(txn, table, node, start.offsets[node], end.offsets[node]):
-                run.append(batch.select(wanted))
-                held += batch.num_rows
-                if held >= size:
+            run_rows = 0
+            for batch in self._table_entries(txn, table, node, start.offsets[node], end.offsets[node]):
+                run.append(batch.select(columns_and_weight))
+                run_rows += batch.num_rows
+                if run_rows >= size:
                     yield pa.concat_batches(run)
-                    run, held = [], 0
+                    run, run_rows = [], 0
             if run:
                 yield pa.concat_batches(run)
 
@@ -348,25 +351,25 @@ class LmdbStore(Store):
         self, tables: Mapping[int, TableDef], node: int, start: Cut, end: Cut
     ) -> Iterator[tuple[Position, TableDef, pa.RecordBatch]]:
         with self._base.read() as txn:
-            for entry in self._checked(txn, node, start.offsets[node], end.offsets[node]):
+            for entry in self._read_log(txn, node, start.offsets[node], end.offsets[node]):
                 if entry.table in tables:
                     table = tables[entry.table]
-                    yield Position(entry.transaction), table, log.rows_of(entry, table)
+                    yield Position(entry.transaction), table, log.decode_rows(entry, table)
 
-    def _entries(self, txn: Any, table: TableDef, node: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The table's entries in [start, end) of a node's log."""
-        for entry in self._checked(txn, node, start, end):
+    def _table_entries(self, txn: Any, table: TableDef, node: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The deltas of one table in [start, end) of a node's log."""
+        for entry in self._read_log(txn, node, start, end):
             if entry.table == table.id:
-                yield log.rows_of(entry, table)
+                yield log.decode_rows(entry, table)
 
-    def _checked(self, txn: Any, node: int, start: int, end: int, *, checked: bool = True) -> Iterator[log.Entry]:
-        """All entries in [start, end) of a node's log, each with its checksum; a hole is an error."""
+    def _read_log(self, txn: Any, node: int, start: int, end: int, *, checked: bool = True) -> Iterator[log.Entry]:
+        """All entries in [start, end) of a node's log. Verifies checksums if `checked`; raises `OffsetGap` at a gap."""
         expected = start
         with txn.cursor(self._log) as cursor:
             more = cursor.set_range(log.log_key(node, start))
             while more:
-                found_node, offset = log.offset_of(cursor.key())
-                if found_node != node or offset >= end:
+                key_node, offset = log.decode_log_key(cursor.key())
+                if key_node != node or offset >= end:
                     break
                 if offset != expected:
                     raise OffsetGap(node=node, expected=expected, found=offset)
@@ -382,34 +385,34 @@ class LmdbStore(Store):
         try:
             with self._base.read(views=not checked) as txn:
                 for node in range(self.nodes):
-                    for entry in self._checked(txn, node, start.offsets[node], end.offsets[node], checked=checked):
+                    for entry in self._read_log(txn, node, start.offsets[node], end.offsets[node], checked=checked):
                         counts[entry.table] = counts.get(entry.table, 0) + entry.operations
         except (OffsetGap, Corrupt):
             if checked:
                 raise
-            return self.touched(start, end)  # which names the entry that is damaged
+            return self.touched(start, end)  # its error names the damaged entry
         return counts
 
     def newest_cut(self) -> Cut:
         with self._base.read() as txn:
-            number, _, _, ends = self._last(txn)
+            number, _, _, ends = self._last_transaction(txn)
         return Cut(number, ends)
 
     def cut_after(self, cut: Cut, operations: int) -> Cut:
         with self._base.read() as txn, txn.cursor(self._transactions) as cursor:
-            newest, _, total, ends = self._last(txn)
+            newest, _, total, ends = self._last_transaction(txn)
             if newest <= cut.transaction or total - cut.operations <= operations:
                 return Cut(newest, ends) if newest > cut.transaction else cut
-            low, high = cut.transaction + 1, newest  # the number of operations so far grows: bisect
+            low, high = cut.transaction + 1, newest  # bisect: the number of operations grows with each transaction
             while low < high:
                 middle = (low + high + 1) // 2
                 cursor.set_key(_NUMBER.pack(middle))
-                if self._note(cursor)[1] - cut.operations <= operations:
+                if self._read_note(cursor)[1] - cut.operations <= operations:
                     low = middle
                 else:
                     high = middle - 1
             cursor.set_key(_NUMBER.pack(low))
-            return Cut(low, self._note(cursor)[2])
+            return Cut(low, self._read_note(cursor)[2])
 
     def position(self, given: Position | Written | int) -> Position:
         position = given.position if isinstance(given, Written) else given
@@ -429,13 +432,13 @@ class LmdbStore(Store):
             delete_range(self._base, self._log, log.log_key(node, 0), log.log_key(node, offset), size=2_000)
         faults.point("log.trim")
         delete_range(self._base, self._transactions, _NUMBER.pack(0), _NUMBER.pack(cut.transaction), size=20_000)
-        self._base.handle.reader_check()  # a killed reader would keep freed pages from being used again
+        self._base.handle.reader_check()  # else killed readers keep LMDB from reusing freed pages
 
     def drop_rows(self, table: int) -> None:
         delete_range(self._base, self._rows, *prefix_range(struct.pack(">I", table)))
         self.change_documents({COUNTS.at(table): None})
 
-    # shards, life
+    # shards and closing
 
     def shard(self, index: int) -> LmdbShard:
         if index not in self._shards:

@@ -1,1 +1,1 @@
-"""Damage: is everything on disk what it should be?"""
+"""Audits: compare what is on disk with what it should be."""

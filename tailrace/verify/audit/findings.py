@@ -1,4 +1,4 @@
-"""What an audit finds, each with what to do about it."""
+"""Findings and reports of an audit."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any, Literal
 from tailrace.store.base import Cut
 
 Kind = Literal[
-    "missing",  # rows or entries that should be there
-    "extra",  # some that should not
-    "different",  # the right key with the wrong values
-    "damaged",  # what cannot be read, or contradicts the rest
-    "orphan",  # what belongs to nothing
+    "missing",  # rows or entries that should exist
+    "extra",  # rows or entries that should not exist
+    "different",  # right key, wrong values
+    "damaged",  # unreadable or inconsistent
+    "orphan",  # a state that no view uses
 ]
 
-REPAIR = "`tailrace audit --repair` computes it anew and writes what differs"
+REPAIR = "`tailrace audit --repair` recomputes it and writes the differences"
 EXAMPLES = 10
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong: where, what kind, how often, some examples, and what to do.
+    """One kind of damage in one place, with examples and advice for the operator.
 
-    `views` are those that may be wrong because of it, now or after the next epoch. `repairable` says whether
-    `--repair` mends it. `place` says to the repair what it is about.
+    `views` are the views that may be wrong because of it, now or after the next epoch. `repairable` says whether
+    `--repair` fixes it. `place` identifies the damaged structure for the repair, e.g. ("mark", shard, state).
     """
 
     where: str
@@ -43,9 +43,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What an audit found at an epoch, and what a repair has mended of it. `ok` means that nothing is wrong (any more).
+    """The result of an audit at one epoch, or of the audit after a repair. `ok` means that no damage remains.
 
-    `rows` are the view rows that were compared, `entries` those of internal states.
+    `rows` is the number of view rows compared, `entries` the number of entries of internal states.
+    `repaired` lists the findings of the audit before the repair that are gone.
     """
 
     epoch: int
@@ -62,14 +63,14 @@ class AuditReport:
         return not self.findings
 
     def after(self, before: AuditReport) -> AuditReport:
-        """This report, of an audit after a repair, with what the one before had found and this one does not."""
-        left = {(f.where, f.kind) for f in self.findings}
-        return replace(self, repaired=tuple(f for f in before.findings if (f.where, f.kind) not in left))
+        """Returns this report, made after a repair, with `repaired` set to the findings of `before` that are gone."""
+        remaining = {(f.where, f.kind) for f in self.findings}
+        return replace(self, repaired=tuple(f for f in before.findings if (f.where, f.kind) not in remaining))
 
     def to_dict(self) -> dict[str, Any]:
         return {"ok": self.ok, **asdict(self)}
 
 
-def concerned(findings: Sequence[Finding]) -> set[str]:
-    """The views that may be wrong because of these."""
+def affected_views(findings: Sequence[Finding]) -> set[str]:
+    """The names of views that may be wrong because of these findings."""
     return {name for finding in findings for name in finding.views}

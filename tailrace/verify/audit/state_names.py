@@ -1,4 +1,4 @@
-"""What the states of a store are called, and which views rest on them."""
+"""Describes the states of a store for reports: a readable name, and the views that use each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tailrace.types import Column
 
 @dataclass(frozen=True)
 class State:
-    """A state: its name for people, the views that rest on it, and the columns of its rows if it holds answers.
+    """A state: its readable name, the views that use it, and its columns if it holds answers (`kind` "outputs").
 
     `views` is empty for states of views that are being built or dropped.
     """
@@ -24,38 +24,38 @@ class State:
     answers: tuple[Column, ...] | None = None
 
 
-def states(catalog: Catalog) -> dict[int, State]:
-    """All states of views, by number; those that several views share once."""
-    found: dict[int, State] = {}
+def describe_states(catalog: Catalog) -> dict[int, State]:
+    """All states of published views, by number. A shared state appears once, with all its views."""
+    states: dict[int, State] = {}
     numbers = catalog.states
     for view in catalog.views.values():
-        found[view.state] = State(view.state, f"rows of {view.name}", (view.name,))
-        for node, arrangement in _kept(view):
+        states[view.state] = State(view.state, f"rows of {view.name}", (view.name,))
+        for node, arrangement in _arrangements(view):
             number = numbers[arrangement.fingerprint]
-            users = (*(found[number].views if number in found else ()), view.name)
+            users = (*(states[number].views if number in states else ()), view.name)
             answers = node.columns if arrangement.kind == "outputs" else None
-            found[number] = State(number, _name(node, arrangement, users), users, answers)
-    return found
+            states[number] = State(number, _name(node, arrangement, users), users, answers)
+    return states
 
 
-def on_their_way(catalog: Catalog) -> set[int]:
-    """States of builds, and leftovers: known, but not to be compared with anything."""
+def unpublished_states(catalog: Catalog) -> set[int]:
+    """Numbers of states of builds and of dropped views: they are no orphans, but cannot be compared with anything."""
     making = {number for m in catalog.making.values() for number in m.draft.numbers}
     return making | catalog.unsettled
 
 
-def _kept(view: ViewDef) -> list[tuple[Node, Arrangement]]:
-    listed = view.plan.arrangements if view.plan is not None else []
-    return [(node, a) for node, kept in listed for a in kept]
+def _arrangements(view: ViewDef) -> list[tuple[Node, Arrangement]]:
+    by_node = view.plan.arrangements if view.plan is not None else []
+    return [(node, arrangement) for node, arrangements in by_node for arrangement in arrangements]
 
 
 def _name(node: Node, arrangement: Arrangement, users: tuple[str, ...]) -> str:
     words = {"rows": "arrangement", "values": "values", "ordered": "ordered rows", "outputs": "answers"}
     if arrangement.kind == "outputs":
-        of = node
+        arranged = node
     elif isinstance(node, Join):
-        of = node.left if arrangement.of == node.left.fingerprint else node.right
+        arranged = node.left if arrangement.of == node.left.fingerprint else node.right
     else:
-        of = node.inputs[0]
-    by = ", ".join(of.columns[p].name for p in arrangement.by) or "nothing"
+        arranged = node.inputs[0]
+    by = ", ".join(arranged.columns[p].name for p in arrangement.by) or "nothing"
     return f"{words.get(arrangement.kind, arrangement.kind)} by {by} of {', '.join(users)}"

@@ -1,10 +1,11 @@
-"""A view's rows against its SQL, key by key: what is missing, what is extra, and what is different.
+"""Compares a view's stored rows with its SQL, recomputed by Spark, key by key.
 
-    missing   keys of the recomputation that the view lacks       extra   keys of the view that it lacks
-    different keys that both have, with other values
+    missing     keys of the recomputation that the view does not have
+    extra       keys of the view that the recomputation does not have
+    different   keys of both, with different values
 
-Only chosen keys count: all, a share of them by hash, or a range. The condition is on both sides, and Spark carries that
-on the recomputation as far down to the tables as it can.
+A selection restricts the comparison to a sample of the keys or a key range. It filters both sides; Spark pushes the
+filter on the recomputation down towards the tables.
 """
 
 from __future__ import annotations
@@ -32,74 +33,79 @@ from tailrace.verify.audit.findings import EXAMPLES, REPAIR, Finding, Kind
 from tailrace.verify.comparison import counted, differences
 from tailrace.verify.planned import leaves_ties_open, planned_rows
 
-PARTS = 1_000_000
+SAMPLE_BUCKETS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Picked:
-    """Which keys are audited: a share of them, and those with start <= key < stop."""
+class KeySelection:
+    """The keys to audit: a fraction of them (`sample`, 0 to 1), those with start <= key < stop, or both."""
 
     sample: float | None = None
     start: Any = None
     stop: Any = None
 
     @property
-    def everything(self) -> bool:
+    def selects_all(self) -> bool:
         return self.sample is None and self.start is None and self.stop is None
 
-    def of(self, view: ViewDef) -> Column:
-        """The condition on columns `c0`, `c1`, ..."""
-        found = F.lit(True)
+    def condition(self, view: ViewDef) -> Column:
+        """The selection as a condition on columns `c0`, `c1`, ..."""
+        condition = F.lit(True)
         if self.sample is not None:
-            listed = range(len(view.columns)) if view.key is None else view.key
-            hashed = [F.col(f"c{p}") for p in listed if _stable(view.columns[p].type)]
+            key = range(len(view.columns)) if view.key is None else view.key
+            hashed = [F.col(f"c{p}") for p in key if _hashes_reliably(view.columns[p].type)]
             if hashed:
-                found = found & (F.pmod(F.xxhash64(*hashed), F.lit(PARTS)) < int(self.sample * PARTS))
-        for bound, stops in ((self.start, False), (self.stop, True)):
+                bucket = F.pmod(F.xxhash64(*hashed), F.lit(SAMPLE_BUCKETS))
+                condition = condition & (bucket < int(self.sample * SAMPLE_BUCKETS))
+        for bound, is_stop in ((self.start, False), (self.stop, True)):
             if bound is not None:
-                key, limit = self._bound(view, bound)
-                found = found & ((key < limit) if stops else (key >= limit))
-        return found
+                key_struct, limit = self._bound(view, bound)
+                condition = condition & ((key_struct < limit) if is_stop else (key_struct >= limit))
+        return condition
 
     @staticmethod
     def _bound(view: ViewDef, bound: Any) -> tuple[Column, Column]:
+        """The key columns that a bound covers, and the bound, as structs that can be compared."""
         if view.key is None:
-            raise BadKey(name=view.name, columns="nothing", reason="a view without a key has no range of keys")
+            raise BadKey(name=view.name, columns="nothing", reason="a view without a key has no key ranges")
         columns = [view.columns[p] for p in view.key]
         values = key_values(view.name, columns, bound, prefix=True)
         typed = [F.lit(v).cast(c.type) for v, c in zip(values, columns, strict=False)]
-        return F.struct(*(F.col(f"c{p}").alias(f"k{p}") for p in view.key[: len(values)])), F.struct(
-            *(t.alias(f"k{p}") for t, p in zip(typed, view.key, strict=False))
-        )
+        key = F.struct(*(F.col(f"c{p}").alias(f"k{p}") for p in view.key[: len(values)]))
+        return key, F.struct(*(t.alias(f"k{p}") for t, p in zip(typed, view.key, strict=False)))
 
 
-def _stable(kind: str) -> bool:
-    """Whether equal values have equal hashes: not floats, which are equal within a tolerance, nor maps."""
+def _hashes_reliably(kind: str) -> bool:
+    """Whether equal values have equal hashes. Floats count as equal within a tolerance; maps cannot be hashed."""
     return not any(word in kind for word in ("float", "double", "map<"))
 
 
 @dataclass(frozen=True)
-class Compared:
+class RowComparison:
     rows: int
     findings: tuple[Finding, ...]
 
 
 def audit_rows(
-    fresh: SparkSession, store: Store, view: ViewDef, query: BoundQuery, pin: Pin, picked: Picked
-) -> Compared:
-    """Compare a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut."""
-    found = _audited(query_rows(fresh, store, query, pin.cut), fresh, store, view, pin, picked)
-    if not found.findings or view.root is None or not leaves_ties_open(view.root):
-        return found
+    fresh: SparkSession, store: Store, view: ViewDef, query: BoundQuery, pin: Pin, selection: KeySelection
+) -> RowComparison:
+    """Compares a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut.
+
+    SQL may leave open which of several tied rows it returns. Then differences are confirmed with the view's plan,
+    which breaks ties as the view does.
+    """
+    by_sql = _compare(query_rows(fresh, store, query, pin.cut), fresh, store, view, pin, selection)
+    if not by_sql.findings or view.root is None or not leaves_ties_open(view.root):
+        return by_sql
     planned = planned_rows(fresh, store, view.root, query, pin.cut)
-    return _audited(planned, fresh, store, view, pin, picked)
+    return _compare(planned, fresh, store, view, pin, selection)
 
 
-def _audited(
-    computed: DataFrame, fresh: SparkSession, store: Store, view: ViewDef, pin: Pin, picked: Picked
-) -> Compared:
+def _compare(
+    computed: DataFrame, fresh: SparkSession, store: Store, view: ViewDef, pin: Pin, selection: KeySelection
+) -> RowComparison:
     names = [f"c{i}" for i in range(len(view.columns))]
-    condition = picked.of(view)
+    condition = selection.condition(view)
     stored = readable_rows(fresh, store, view, pin.epoch).toDF(*names, WEIGHT_COLUMN).where(condition)
     differing = differences(computed.toDF(*names).where(condition), stored, view)
     rows = stored.agg(F.coalesce(F.sum(WEIGHT_COLUMN), F.lit(0))).collect()[0][0]
@@ -113,29 +119,30 @@ def _audited(
         for kind, count in counts.items()
         if count
     ]
-    return Compared(rows, (*findings, *_unreadable(fresh, store, view, pin.epoch)) if findings else ())
+    return RowComparison(rows, (*findings, *_unreadable(fresh, store, view, pin.epoch)) if findings else ())
 
 
 def _unreadable(fresh: SparkSession, store: Store, view: ViewDef, epoch: int) -> list[Finding]:
-    """Entries of the view that are not rows: what should be under their keys is missing."""
+    """Entries of the view that cannot be decoded. Their rows are also among the missing ones."""
     state, columns, keyed, ref = view.state, view.columns, view.key is not None, store.ref
 
     def read(shard: int) -> Iterator[pa.RecordBatch]:
         codec = RowCodec(types.schema(columns))
         with ref.open().shard(shard).at(epoch) as snapshot:
             for run in snapshot.scan(state):
-                wrong = [f"shard {shard}, key 0x{k.hex()}" for k, v in run if not any(_decoded(codec, [v], keyed))]
-                yield pa.record_batch({"place": pa.array(wrong, pa.string())})
+                unreadable = [k for k, v in run if not any(_decode_readable(codec, [v], keyed))]
+                examples = [f"shard {shard}, key 0x{k.hex()}" for k in unreadable]
+                yield pa.record_batch({"example": pa.array(examples, pa.string())})
 
-    found = frame(fresh, store.shards, read, "place string")
-    places = [row.place for row in found.limit(EXAMPLES).collect()]
-    if not places:
+    entries = frame(fresh, store.shards, read, "example string")
+    examples = [row.example for row in entries.limit(EXAMPLES).collect()]
+    if not examples:
         return []
-    return [Finding(f"rows of {view.name}", "damaged", found.count(), REPAIR, tuple(places), (view.name,))]
+    return [Finding(f"rows of {view.name}", "damaged", entries.count(), REPAIR, tuple(examples), (view.name,))]
 
 
 def _by_key(differing: DataFrame, view: ViewDef) -> tuple[dict[Kind, int], dict[str, list[Any]]]:
-    """Rows that the view lacks and rows that it has in excess, matched by key."""
+    """Counts and examples by kind: missing and extra rows with the same key are one different row."""
     names = [f"c{i}" for i in range(len(view.columns))]
     whole, weight = f"struct({', '.join(names)})", WEIGHT_COLUMN
     keyed = differing.groupBy(*(f"c{p}" for p in view.key or ())).agg(
@@ -152,8 +159,8 @@ def _by_key(differing: DataFrame, view: ViewDef) -> tuple[dict[Kind, int], dict[
     examples: dict[str, list[Any]] = {}
     for kind, condition in conditions.items():
         if counts[kind]:
-            found = keyed.where(condition).select("_right", "_stored").limit(EXAMPLES).collect()
-            examples[kind] = [_example(view, right, stored) for right, stored in found]
+            pairs = keyed.where(condition).select("_right", "_stored").limit(EXAMPLES).collect()
+            examples[kind] = [_example(view, right, stored) for right, stored in pairs]
     return counts, examples
 
 
@@ -164,20 +171,21 @@ def _example(view: ViewDef, right: Sequence[Any] | None, stored: Sequence[Any] |
 
 
 def readable_rows(spark: SparkSession, store: Store, view: ViewDef, epoch: int) -> DataFrame:
-    """The view's stored rows at an epoch, each with how often it is there, but for those that cannot be decoded."""
+    """The view's stored rows at an epoch, each with its weight. Skips entries that cannot be decoded."""
     state, columns, keyed, ref = view.state, view.columns, view.key is not None, store.ref
 
     def read(shard: int) -> Iterator[pa.RecordBatch]:
         codec = RowCodec(types.schema(columns))
         with ref.open().shard(shard).at(epoch) as snapshot:
             for run in snapshot.scan(state):
-                yield from _decoded(codec, [v for _, v in run], keyed)
+                yield from _decode_readable(codec, [v for _, v in run], keyed)
 
     schema = ", ".join([f"{types.quoted(c.name)} {c.type}" for c in columns] + [f"{WEIGHT_COLUMN} bigint"])
     return frame(spark, store.shards, read, schema)
 
 
-def _decoded(codec: RowCodec, values: list[bytes], keyed: bool) -> Iterator[pa.RecordBatch]:
+def _decode_readable(codec: RowCodec, values: list[bytes], keyed: bool) -> Iterator[pa.RecordBatch]:
+    """Decodes values in one batch; if that fails, each half by itself, down to the values that cannot be decoded."""
     try:
         weights, rows = (np.ones(len(values), dtype=np.int64), values) if keyed else split(values)
         batch = codec.decode(rows)
@@ -186,5 +194,5 @@ def _decoded(codec: RowCodec, values: list[bytes], keyed: bool) -> Iterator[pa.R
     except (Corrupt, pa.ArrowException, ValueError):
         if len(values) > 1:
             half = len(values) // 2
-            yield from _decoded(codec, values[:half], keyed)
-            yield from _decoded(codec, values[half:], keyed)
+            yield from _decode_readable(codec, values[:half], keyed)
+            yield from _decode_readable(codec, values[half:], keyed)

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from tailrace.store.lmdb.shard import LmdbShardSnapshot
 
-LmdbShardSnapshot._laid_over = lambda self, state: []  # type: ignore[method-assign]
+LmdbShardSnapshot._later_undos = lambda self, state: []  # type: ignore[method-assign]
