@@ -37,7 +37,7 @@ from tailrace.store.parts import Bounds
 from tailrace.store.pins import oldest_pinned
 from tailrace.types import Column
 
-__all__ = ["Catalog", "Draft", "Making", "Relations", "ViewDef"]
+__all__ = ["Catalog", "Relations", "UnpublishedViews", "ViewBuild", "ViewDef"]
 
 D = TypeVar("D")
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class Relations:
 
 
 @dataclass(frozen=True)
-class Draft:
+class UnpublishedViews:
     """Views about to be built, and the numbers of states that are filled with them, by fingerprint."""
 
     views: tuple[ViewDef, ...]
@@ -92,10 +92,10 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Making:
+class ViewBuild:
     """A build chunk by chunk: what, whether it takes the place of views there are, who is at it, and how far."""
 
-    draft: Draft
+    unpublished: UnpublishedViews
     tables: tuple[int, ...]
     total: int
     replaces: bool
@@ -108,12 +108,12 @@ class Making:
 
     @property
     def name(self) -> str:
-        return self.draft.views[0].name
+        return self.unpublished.views[0].name
 
     @property
     def number(self) -> int:
         """Of this build and no other of the same name."""
-        return self.draft.views[0].state
+        return self.unpublished.views[0].state
 
 
 class Catalog:
@@ -175,7 +175,7 @@ class Catalog:
             raise UnknownName(kind="table", name=table.name, hint=" any more: it was dropped")
 
     def dependants(self, name: str) -> list[str]:
-        coming = [v for making in self.making.values() for v in making.draft.views]
+        coming = [v for making in self.builds.values() for v in making.unpublished.views]
         return sorted({v.name for v in (*self.views.values(), *coming) if name in v.uses})
 
     def add_table(self, name: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> TableDef:
@@ -200,7 +200,7 @@ class Catalog:
 
     # building
 
-    def draft(self, views: Sequence[ViewDef]) -> Draft:
+    def reserve_states(self, views: Sequence[ViewDef]) -> UnpublishedViews:
         """Numbers for new views and for the states they are the first to need; guarded until they are published."""
         draft, following = self._numbered(views, self.states)
         self._change({BUILDING.name: draft.numbers}, following)
@@ -210,27 +210,27 @@ class Catalog:
         """Write down that views are being built chunk by chunk, with states of their own; the build's number."""
         draft, following = self._numbered(views, {})
         stored = tuple(view_document(v) for v in draft.views)
-        owner = construction.owner()
+        owner = construction.this_process()
         document = BuildDocument(stored, draft.states, tuple(tables), total, replaces, owner, None)
-        name, lease = views[0].name, construction.owner_lease(views[0].name, owner)
+        name, lease = views[0].name, construction.lease_document(views[0].name, owner)
         self._change({BUILDS.at(name): document, LOADED.at(name): None, **lease}, following)
         return draft.views[0].state
 
-    def _numbered(self, views: Sequence[ViewDef], known: Iterable[str]) -> tuple[Draft, int]:
+    def _numbered(self, views: Sequence[ViewDef], known: Iterable[str]) -> tuple[UnpublishedViews, int]:
         number = self._current()._next
         numbered = tuple(replace(v, state=number + i) for i, v in enumerate(views))
         number += len(views)
         wanted = dict.fromkeys(p for v in views for p in v.fingerprints if p not in known)
-        return Draft(numbered, {p: number + i for i, p in enumerate(wanted)}), number + len(wanted)
+        return UnpublishedViews(numbered, {p: number + i for i, p in enumerate(wanted)}), number + len(wanted)
 
     @property
-    def making(self) -> dict[str, Making]:
+    def builds(self) -> dict[str, ViewBuild]:
         """Builds under way, given up or left, by the name of their (first) view."""
         found = {}
         for document in self._store.documents(BUILDS).values():
-            draft = Draft(tuple(view_of(v) for v in document.views), document.states)
-            loaded = construction.progress(self._store, draft.views[0].name)
-            making = Making(
+            draft = UnpublishedViews(tuple(view_of(v) for v in document.views), document.states)
+            loaded = construction.read_progress(self._store, draft.views[0].name)
+            making = ViewBuild(
                 draft,
                 document.tables,
                 document.total,
@@ -249,16 +249,16 @@ class Catalog:
         """Take a build over, or leave it to others."""
         document = self._store.document(BUILDS, name)
         if document is not None:
-            lease = construction.owner_lease(name, owner)
+            lease = construction.lease_document(name, owner)
             self._store.change_documents({BUILDS.at(name): structs.replace(document, owner=owner), **lease})
 
-    def abandon(self, making: Making) -> None:
+    def abandon(self, making: ViewBuild) -> None:
         """Forget a build; its states become leftovers."""
         gone = {BUILDS.at(making.name): None, LOADED.at(making.name): None}
-        gone.update(construction.owner_lease(making.name, None))
-        self._change({**gone, **self._dropping([] if making.failed else making.draft.numbers)})
+        gone.update(construction.lease_document(making.name, None))
+        self._change({**gone, **self._dropping([] if making.failed else making.unpublished.numbers)})
 
-    def publish(self, draft: Draft) -> None:
+    def publish(self, draft: UnpublishedViews) -> None:
         """Let views be seen, new ones or in place of those of the same names, all at once."""
         epoch = self._epoch()
         replaced = [self.views[v.name] for v in draft.views if v.name in self.views]
@@ -273,7 +273,7 @@ class Catalog:
                 BUILDING.name: None,
                 BUILDS.at(name): None,
                 LOADED.at(name): None,
-                **construction.owner_lease(name, None),
+                **construction.lease_document(name, None),
             }
         )
 

@@ -80,7 +80,7 @@ class Load(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Build:
+class PlannedBuild:
     """Views half built: their plans and private states, the tables in the order they are taken in, and how far."""
 
     name: str
@@ -104,38 +104,38 @@ class Build:
         return any(self.loaded.get(table, ()))
 
 
-def progress(store: Store, name: str) -> Loaded:
+def read_progress(store: Store, name: str) -> Loaded:
     return store.document(LOADED, name) or Loaded()
 
 
-def current(store: Store, builds: Sequence[Build]) -> list[Build]:
+def reread_progress(store: Store, builds: Sequence[PlannedBuild]) -> list[PlannedBuild]:
     """Builds with their progress as of now, without those that have failed."""
     alive = []
     for build in builds:
         document = store.document(BUILDS, build.name)
         if document is not None and not document.failed:
-            loaded = progress(store, build.name)
+            loaded = read_progress(store, build.name)
             alive.append(replace(build, loaded=loaded.bounds, rows=loaded.rows))
     return alive
 
 
-def moved(build: Build, load: Load) -> dict[str, Any]:
+def progress_document(build: PlannedBuild, load: Load) -> dict[str, Any]:
     """The document that moves a build's bounds past a chunk, and forgets failures before it."""
     return {LOADED.at(build.name): Loaded(load.coming, build.rows + load.rows)}
 
 
-def stumbled(store: Store, name: str, reason: str) -> bool:
+def note_failure(store: Store, name: str, reason: str) -> bool:
     """Note a failure that may pass; returns whether it was one too many and the build has failed."""
-    loaded = progress(store, name)
+    loaded = read_progress(store, name)
     failures = (*loaded.failures, reason)
     if len(failures) >= TRIES:
-        failed(store, name, f"{reason} (the last of {len(failures)} failures in a row)")
+        give_up(store, name, f"{reason} (the last of {len(failures)} failures in a row)")
         return True
     store.change_documents({LOADED.at(name): structs.replace(loaded, failures=failures)})
     return False
 
 
-def failed(store: Store, name: str, reason: str) -> None:
+def give_up(store: Store, name: str, reason: str) -> None:
     """Give a build up: its states become leftovers, and it stays visible with the reason."""
     document = store.document(BUILDS, name)
     if document is None:
@@ -145,13 +145,13 @@ def failed(store: Store, name: str, reason: str) -> None:
         {
             BUILDS.at(name): structs.replace(document, failed=reason, owner=None, states={}),
             LOADED.at(name): None,
-            **owner_lease(name, None),
+            **lease_document(name, None),
             DROPPING.name: [*(store.document(DROPPING) or ()), *((state, 0) for state in states)],
         }
     )
 
 
-def owner() -> Owner:
+def this_process() -> Owner:
     """This process, as the owner of a build."""
     return Owner(**me())
 
@@ -161,7 +161,7 @@ def lease_key(name: str) -> str:
     return f"build:{name}"
 
 
-def owner_lease(name: str, by: Owner | None) -> dict[str, Any]:
+def lease_document(name: str, by: Owner | None) -> dict[str, Any]:
     """The document that gives a build to an owner, or (None) releases it."""
     if by is None:
         return {LEASES.at(lease_key(name)): None}
@@ -169,6 +169,6 @@ def owner_lease(name: str, by: Owner | None) -> dict[str, Any]:
     return {LEASES.at(lease_key(name)): Lease(pid=by.pid, host=by.host, started=by.started, expires=expires)}
 
 
-def order(tables: Sequence[int], rows: Mapping[int, int]) -> tuple[int, ...]:
+def sort_tables(tables: Sequence[int], rows: Mapping[int, int]) -> tuple[int, ...]:
     """Small tables first: the rows that large tables join are loaded when the large tables come."""
     return tuple(sorted(tables, key=lambda t: (rows[t], t)))

@@ -39,7 +39,7 @@ class ExpectedStates(Epochs):
 
     def _in_chunks(self, maintained: Maintained, cut: Cut) -> int:
         read = sorted({number for view in maintained.views for number in view.plan.tables})
-        order = construction.order(read, {n: self._store.count(maintained.tables[n]) for n in read})
+        order = construction.sort_tables(read, {n: self._store.count(maintained.tables[n]) for n in read})
         listed = [maintained.tables[n] for n in order]
         loaded: Bounds = {}
         epoch = 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tailrace.catalog.catalog import Catalog, Making
-from tailrace.catalog.construction import Build
+from tailrace.catalog.catalog import Catalog, ViewBuild
+from tailrace.catalog.construction import PlannedBuild
 from tailrace.catalog.definition import ViewDef
 from tailrace.codec.schema import TableDef
-from tailrace.epochs.recompute import Chosen
+from tailrace.epochs.recompute import RecomputableView
 from tailrace.plan.physical.physical_plan import ViewSink
 
 
@@ -17,18 +17,18 @@ from tailrace.plan.physical.physical_plan import ViewSink
 class Maintained:
     """All that is maintained: tables by id, views, and the number of every state by its fingerprint.
 
-    `views` go by deltas always; for those in `chosen` each epoch decides; `builds` are on their way.
+    `views` go by deltas always; for those in `recomputable` each epoch decides; `builds` are on their way.
     """
 
     tables: Mapping[int, TableDef]
     views: Sequence[ViewSink]
     states: Mapping[str, int]
-    chosen: Sequence[Chosen] = ()
-    builds: Sequence[Build] = ()
+    recomputable: Sequence[RecomputableView] = ()
+    builds: Sequence[PlannedBuild] = ()
 
     @property
     def count(self) -> int:
-        return len(self.views) + len(self.chosen)
+        return len(self.views) + len(self.recomputable)
 
     def states_of(self, views: Sequence[ViewSink]) -> frozenset[int]:
         """The states that these views keep, their own rows not among them."""
@@ -40,8 +40,8 @@ def maintained(catalog: Catalog) -> Maintained:
     views = list(catalog.views.values())
     always = sinks([v for v in views if v.refresh == "incremental"])
     tables = {t.id: t for t in catalog.tables.values()}
-    decided = [chosen(catalog, v) for v in views if v.refresh != "incremental"]
-    under_way = [build_of(m) for m in catalog.making.values() if not m.failed]
+    decided = [recomputable_view(catalog, v) for v in views if v.refresh != "incremental"]
+    under_way = [planned_build(m) for m in catalog.builds.values() if not m.failed]
     return Maintained(tables, always, catalog.states, decided, under_way)
 
 
@@ -50,12 +50,12 @@ def sinks(views: Sequence[ViewDef]) -> list[ViewSink]:
     return [v.sink for v in views if v.sink is not None]
 
 
-def build_of(making: Making) -> Build:
+def planned_build(making: ViewBuild) -> PlannedBuild:
     """A build as epochs carry it along."""
-    return Build(
+    return PlannedBuild(
         making.name,
-        tuple(sinks(making.draft.views)),
-        making.draft.states,
+        tuple(sinks(making.unpublished.views)),
+        making.unpublished.states,
         making.tables,
         making.loaded,
         making.rows,
@@ -63,9 +63,9 @@ def build_of(making: Making) -> Build:
     )
 
 
-def chosen(catalog: Catalog, view: ViewDef, others: Sequence[ViewDef] = ()) -> Chosen:
+def recomputable_view(catalog: Catalog, view: ViewDef, others: Sequence[ViewDef] = ()) -> RecomputableView:
     """A view with its query and, unless it is always recomputed, its plan."""
-    return Chosen(
+    return RecomputableView(
         view.name,
         view.state,
         view.tables,

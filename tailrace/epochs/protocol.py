@@ -21,11 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tailrace import faults
 from tailrace.catalog import construction
-from tailrace.catalog.construction import BUILDS, Build, Load
+from tailrace.catalog.construction import BUILDS, Load, PlannedBuild
 from tailrace.epochs import records
 from tailrace.epochs.maintained import Maintained
 from tailrace.epochs.model import INTENT, LARGEST, Epoch, Intent
-from tailrace.epochs.recompute import Chosen, replaced
+from tailrace.epochs.recompute import RecomputableView, replaced
 from tailrace.errors import EpochFailed
 from tailrace.plan.physical.estimate import OVERHEAD
 from tailrace.plan.physical.physical_plan import ViewSink
@@ -34,14 +34,14 @@ from tailrace.plan.policy import Way
 from tailrace.rules.reset import sweep
 from tailrace.spark.compile import Compiler
 from tailrace.spark.failures import FAILURES, epoch_failed, is_hopeless, is_outside
-from tailrace.spark.session import running, session
-from tailrace.spark.stages import Stages, hand_out
+from tailrace.spark.session import is_running, session
+from tailrace.spark.stages import Stages, set_assignment
 from tailrace.store.base import Cut, Store
 from tailrace.store.commits import COMMITTED, Committed, committed
 from tailrace.store.locks import Tenure
 from tailrace.store.parts import Part, next_chunk
 from tailrace.store.pins import oldest_pinned
-from tailrace.task.assignment import Assignment, Handed
+from tailrace.task.assignment import Assignment, AssignmentSource
 
 __all__ = ["Epoch", "Epochs", "Maintained"]
 
@@ -97,7 +97,7 @@ class Epochs:
         seconds = time.monotonic() - began
         return Epoch(done.epoch, operations, seconds, rows, done.cut, maintained.count, refreshed)
 
-    def advance(self, maintained: Maintained, build: Build, rows: int) -> Epoch:
+    def advance(self, maintained: Maintained, build: PlannedBuild, rows: int) -> Epoch:
         """One epoch in which a build takes in its next chunk, of so many rows or so."""
         listed = [maintained.tables[number] for number in build.tables]
         chunk = next_chunk(self._store, listed, build.loaded, rows, construction.CHUNK_BYTES)
@@ -120,7 +120,7 @@ class Epochs:
 
     def _next(self, done: Committed, maintained: Maintained, load: Load | None = None) -> Epoch:
         began, self._looked = time.monotonic(), None
-        maintained = replace(maintained, builds=construction.current(self._store, maintained.builds))
+        maintained = replace(maintained, builds=construction.reread_progress(self._store, maintained.builds))
         intent = self._intend(done, maintained, load)
         operations = intent.end.operations - done.cut.operations
         rows = self._refresh_all(done, intent, maintained)
@@ -162,7 +162,7 @@ class Epochs:
         self._store.change_documents({INTENT.name: intent}, term=term)
         return intent
 
-    def _build_on(self, done: Committed, intent: Intent, maintained: Maintained, build: Build) -> None:
+    def _build_on(self, done: Committed, intent: Intent, maintained: Maintained, build: PlannedBuild) -> None:
         """Apply the epoch to views that are being built: changes of what they have, and the chunk that comes."""
         load = intent.load if intent.load is not None and intent.load.build == build.name else None
         operations = self._touched(done.cut, intent.end, ()) if build.begun else {}
@@ -179,7 +179,7 @@ class Epochs:
         touched = frozenset(concerned) if build.begun else None
         given_up = False
         while not given_up:
-            alive = running(self._spark())
+            alive = is_running(self._spark())
             if load is not None:
                 faults.point("build.chunk")
             try:
@@ -189,15 +189,15 @@ class Epochs:
                 if not alive or is_outside(error):
                     raise
                 given_up = self._stumbled(build, error)
-                if not given_up and not running(self._spark()):
+                if not given_up and not is_running(self._spark()):
                     raise
 
-    def _stumbled(self, build: Build, error: EpochFailed) -> bool:
+    def _stumbled(self, build: PlannedBuild, error: EpochFailed) -> bool:
         """Note that a build failed; whether it is given up, so that other views can go on."""
         if is_hopeless(error):
-            construction.failed(self._store, build.name, error.reason)
+            construction.give_up(self._store, build.name, error.reason)
             return True
-        return construction.stumbled(self._store, build.name, error.reason)
+        return construction.note_failure(self._store, build.name, error.reason)
 
     def _touched(self, start: Cut, end: Cut, views: Iterable[ViewSink]) -> dict[int, int]:
         """The operations of each table in the epoch; its log is looked through once for all who ask.
@@ -217,14 +217,14 @@ class Epochs:
         document = None if build is None else self._store.document(BUILDS, build.name)
         if load is None or build is None or document is None or document.failed:
             return {}
-        return construction.moved(build, load)
+        return construction.progress_document(build, load)
 
     def _choose(self, start: Cut, end: Cut, maintained: Maintained) -> dict[str, Way]:
         """How to refresh each view that has a choice and whose tables have changed."""
-        if not maintained.chosen:
+        if not maintained.recomputable:
             return {}
         operations = self._touched(start, end, maintained.views)
-        concerned = [view for view in maintained.chosen if view.tables & operations.keys()]
+        concerned = [view for view in maintained.recomputable if view.tables & operations.keys()]
         read = {number for view in concerned for number in view.tables}
         rows = {number: self._store.count(maintained.tables[number]) for number in read}
         return {view.name: view.way(operations, rows, self.overhead) for view in concerned}
@@ -234,9 +234,9 @@ class Epochs:
         if not maintained.count:
             return 0
         work = self._assignment(done, intent)
-        chosen = [v for v in maintained.chosen if v.state in intent.again or intent.recomputes(v.name)]
+        chosen = [v for v in maintained.recomputable if v.state in intent.again or intent.recomputes(v.name)]
         again = {v.state for v in chosen} | set(intent.again)
-        planned = [*maintained.views, *(v.sink for v in maintained.chosen if v.sink is not None)]
+        planned = [*maintained.views, *(v.sink for v in maintained.recomputable if v.sink is not None)]
         views = [v for v in planned if v.state not in again]
         rows = 0
         if views:
@@ -253,7 +253,7 @@ class Epochs:
         return Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end, part=part, term=intent.term)
 
     def _recompute(
-        self, work: Assignment, maintained: Maintained, queries: Sequence[Chosen], others: frozenset[int]
+        self, work: Assignment, maintained: Maintained, queries: Sequence[RecomputableView], others: frozenset[int]
     ) -> int:
         """Compute views anew at the end of the epoch, by plan or by query, with all states that are theirs alone.
 
@@ -275,19 +275,19 @@ class Epochs:
     def _counted(self, maintained: Maintained, numbers: Iterable[int]) -> int:
         return sum(self._store.count(maintained.tables[number]) for number in numbers)
 
-    def _store_query(self, work: Assignment, view: Chosen, size: int) -> int:
+    def _store_query(self, work: Assignment, view: RecomputableView, size: int) -> int:
         try:
             spark = session(self._spark())
             tasks = 1 if size <= self.small else _tasks(self._store.shards, spark)
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
-            handed = hand_out(spark, work)
+            handed = set_assignment(spark, work)
             stages = Stages(spark, self._store, tasks, handed)
             return sum(row.rows for row in replaced(spark, self._store, stages, view, work.end).collect())
         except FAILURES as error:
             name = view.name.replace("{", "{{").replace("}", "}}")
             raise epoch_failed(work.epoch, error, self._note(f"view '{name}': {{}}")) from error
 
-    def build(self, maintained: Maintained, views: Sequence[Chosen], fixed: frozenset[int]) -> None:
+    def build(self, maintained: Maintained, views: Sequence[RecomputableView], fixed: frozenset[int]) -> None:
         """Fill new views, and their states that nobody keeps yet, from the tables at the committed cut."""
         done = committed(self._store)
         work = Assignment(done.epoch, done.epoch, None, done.cut, fixed, term=self._tenure.term)
@@ -314,7 +314,7 @@ class Epochs:
             tasks = 1 if one else _tasks(self._store.shards, spark)
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
             faults.point("epoch.work")
-            frame = self._frame(hand_out(spark, work), touched is None, maintained, touched, tasks, build)
+            frame = self._frame(set_assignment(spark, work), touched is None, maintained, touched, tasks, build)
             return sum(row.rows for row in frame.collect()) if frame is not None else 0
         except FAILURES as error:
             if work.start is not None:
@@ -323,11 +323,11 @@ class Epochs:
 
     def _note(self, note: str = "{}") -> str:
         """What to say around the reason of a failure."""
-        return note if running(self._spark()) else f"Spark has stopped, start this process again ({note})"
+        return note if is_running(self._spark()) else f"Spark has stopped, start this process again ({note})"
 
     def _frame(
         self,
-        handed: Handed,
+        handed: AssignmentSource,
         blank: bool,
         maintained: Maintained,
         touched: frozenset[int] | None,

@@ -28,7 +28,7 @@ from tailrace.types import Column
 
 
 @dataclass(frozen=True)
-class Chosen:
+class RecomputableView:
     """A view that may be recomputed: its query, and its plan if deltas are a choice (`sink`).
 
     Without a plan `reason` says why it has none.
@@ -51,7 +51,7 @@ class Chosen:
         return estimate(self.sink.plan, operations, rows, overhead).way
 
 
-def replaced(spark: SparkSession, store: Store, stages: Stages, view: Chosen, cut: Cut) -> DataFrame:
+def replaced(spark: SparkSession, store: Store, stages: Stages, view: RecomputableView, cut: Cut) -> DataFrame:
     """A frame that stores the view's query at a cut in place of what the view holds."""
     names = [column(i) for i in range(len(view.columns))]
     shard = stages.shard([column(p) for p in view.place])

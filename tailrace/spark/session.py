@@ -132,7 +132,7 @@ def session(
     return ours
 
 
-def running(spark: SparkSession) -> bool:
+def is_running(spark: SparkSession) -> bool:
     """Whether a session can still run jobs: neither was its Spark stopped, nor its JVM lost."""
     try:
         return not spark.sparkContext._jsc.sc().isStopped()

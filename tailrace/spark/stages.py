@@ -16,7 +16,7 @@ from tailrace.spark.fragments import Fragment, arrow_schema, link
 from tailrace.spark.frames import frame
 from tailrace.store.base import Store
 from tailrace.task import program
-from tailrace.task.assignment import PROPERTY, Assignment, Handed
+from tailrace.task.assignment import PROPERTY, Assignment, AssignmentSource
 from tailrace.task.exchange import PACKED_FIELDS, Pack, Unpack
 from tailrace.task.program import INPUT, fed_name
 
@@ -30,7 +30,7 @@ class Stages:
     spark: SparkSession
     store: Store
     tasks: int
-    handed: Handed
+    handed: AssignmentSource
 
     @property
     def shards(self) -> int:
@@ -100,10 +100,10 @@ class Stages:
         return self.tagged(frames, [f.fields for f in feeds]).mapInArrow(task, schema)
 
 
-def hand_out(spark: SparkSession, assignment: Assignment) -> Handed:
+def set_assignment(spark: SparkSession, assignment: Assignment) -> AssignmentSource:
     """Give an assignment to the jobs that this thread starts next."""
     try:
         spark.sparkContext.setLocalProperty(PROPERTY, assignment.to_json())
     except PySparkException:  # Spark Connect has no context
-        return Handed(assignment)
-    return Handed()
+        return AssignmentSource(assignment)
+    return AssignmentSource()

@@ -49,7 +49,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Handed:
+class AssignmentSource:
     """How tasks come by their assignment: from the job, or (where Spark has no job properties) from the plan."""
 
     fixed: Assignment | None = None

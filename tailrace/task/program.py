@@ -30,7 +30,7 @@ from tailrace.rules.reset import instead
 from tailrace.sent_errors import sending
 from tailrace.store.base import Store, Write
 from tailrace.store.reference import StoreRef
-from tailrace.task.assignment import Assignment, Handed
+from tailrace.task.assignment import Assignment, AssignmentSource
 from tailrace.task.log_reader import read_delta
 from tailrace.task.totals import Totals
 
@@ -307,15 +307,15 @@ def fed_name(number: int, name: str) -> str:
 
 
 def run(
-    batches: Iterator[pa.RecordBatch], program: Program, store: StoreRef, nodes: int, handed: Handed
+    batches: Iterator[pa.RecordBatch], program: Program, store: StoreRef, nodes: int, source: AssignmentSource
 ) -> Iterator[pa.RecordBatch]:
     """A task whose rows come from Spark; what else it reads, it reads of all nodes."""
-    return sending(lambda: program.run(store.open(), handed.take(), range(nodes), list(batches)))
+    return sending(lambda: program.run(store.open(), source.take(), range(nodes), list(batches)))
 
 
-def read(program: Program, store: StoreRef, nodes: Sequence[int], handed: Handed) -> Iterator[pa.RecordBatch]:
+def read(program: Program, store: StoreRef, nodes: Sequence[int], source: AssignmentSource) -> Iterator[pa.RecordBatch]:
     """A task that reads all its rows itself."""
-    return sending(lambda: program.run(store.open(), handed.take(), nodes, ()))
+    return sending(lambda: program.run(store.open(), source.take(), nodes, ()))
 
 
 def _with_weights(rows: pa.Table) -> pa.Table:

@@ -18,7 +18,7 @@ from oracle import WIDE, Model, random_row, random_step
 
 import tailrace as tr
 from tailrace.catalog import construction
-from tailrace.catalog.construction import owner
+from tailrace.catalog.construction import this_process
 from tailrace.database.progress import Step
 from tailrace.errors import BeingBuilt, BuildFailed, InUse
 
@@ -151,7 +151,7 @@ def test_refresh_does_not_touch_a_build_that_another_process_runs(db: tr.Databas
     fill(db, 100)
     rows = interrupt_build(db, create("flat"), 2)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        db._catalog.own("flat", structs.replace(owner(), pid=other.pid, started=None))
+        db._catalog.own("flat", structs.replace(this_process(), pid=other.pid, started=None))
         with pytest.raises(BeingBuilt) as error:
             db.sql(create("flat"))
         assert error.value.pid == other.pid

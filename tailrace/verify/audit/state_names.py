@@ -40,7 +40,7 @@ def states(catalog: Catalog) -> dict[int, State]:
 
 def on_their_way(catalog: Catalog) -> set[int]:
     """States of builds, and leftovers: known, but not to be compared with anything."""
-    making = {number for m in catalog.making.values() for number in m.draft.numbers}
+    making = {number for m in catalog.builds.values() for number in m.unpublished.numbers}
     return making | catalog.unsettled
 
 
