@@ -139,7 +139,7 @@ class Builder:
         """Take one chunk in; None if there was none left to take."""
         with self._lock.held():
             build = planned_build(self._required(name, number))
-            if build.complete:
+            if build.is_complete:
                 return None
             self._epochs.advance(maintained(self._catalog), build, self.chunk)
             return self._required(name, number)

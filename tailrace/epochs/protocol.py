@@ -165,8 +165,8 @@ class Epochs:
     def _build_on(self, done: Committed, intent: Intent, maintained: Maintained, build: PlannedBuild) -> None:
         """Apply the epoch to views that are being built: changes of what they have, and the chunk that comes."""
         load = intent.load if intent.load is not None and intent.load.build == build.name else None
-        operations = self._touched(done.cut, intent.end, ()) if build.begun else {}
-        concerned = {table for table in build.tables if table in operations and build.holds(table)}
+        operations = self._touched(done.cut, intent.end, ()) if build.is_begun else {}
+        concerned = {table for table in build.tables if table in operations and build.has_rows_of(table)}
         if load is None and not concerned:
             return
         coming = build.loaded if load is None else load.coming
@@ -176,7 +176,7 @@ class Epochs:
         only = Maintained(maintained.tables, build.views, build.states)
         size = sum(operations.get(table, 0) for table in concerned) + (load.rows if load else 0)
         # at first a view without GROUP BY gets its one row, which is there even if no row ever comes
-        touched = frozenset(concerned) if build.begun else None
+        touched = frozenset(concerned) if build.is_begun else None
         given_up = False
         while not given_up:
             alive = is_running(self._spark())
