@@ -1,4 +1,4 @@
-"""What is maintained: the tables, views and states of a catalog, as epochs see them."""
+"""The input of an epoch: the tables, views, states and builds of a catalog, with physical plans."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tailrace.plan.physical.physical_plan import ViewSink
 
 @dataclass(frozen=True)
 class Maintained:
-    """All that is maintained: tables by id, views, and the number of every state by its fingerprint.
+    """Everything that an epoch maintains: tables by id, views, and the number of each state by its fingerprint.
 
-    `views` go by deltas always; for those in `recomputable` each epoch decides; `builds` are on their way.
+    `views` are always maintained by deltas. For `recomputable` views each epoch chooses. `builds` are being built.
     """
 
     tables: Mapping[int, TableDef]
@@ -31,40 +31,39 @@ class Maintained:
         return len(self.views) + len(self.recomputable)
 
     def states_of(self, views: Sequence[ViewSink]) -> frozenset[int]:
-        """The states that these views keep, their own rows not among them."""
+        """The states that the views keep, without the view rows."""
         return frozenset(self.states[p] for view in views for p in view.plan.fingerprints)
 
 
 def maintained(catalog: Catalog) -> Maintained:
-    """All tables, views and states."""
+    """All tables, views and states of a catalog, and its builds that have not failed."""
     views = list(catalog.views.values())
-    always = sinks([v for v in views if v.refresh == "incremental"])
+    incremental = sinks([v for v in views if v.refresh == "incremental"])
     tables = {t.id: t for t in catalog.tables.values()}
-    decided = [recomputable_view(catalog, v) for v in views if v.refresh != "incremental"]
-    under_way = [planned_build(m) for m in catalog.builds.values() if not m.failed]
-    return Maintained(tables, always, catalog.states, decided, under_way)
+    recomputable = [recomputable_view(catalog, v) for v in views if v.refresh != "incremental"]
+    builds = [planned_build(b) for b in catalog.builds.values() if not b.failed]
+    return Maintained(tables, incremental, catalog.states, recomputable, builds)
 
 
 def sinks(views: Sequence[ViewDef]) -> list[ViewSink]:
-    """Those of the views that are kept by deltas, as epochs see them."""
+    """The sinks of those views that have a physical plan."""
     return [v.sink for v in views if v.sink is not None]
 
 
-def planned_build(making: ViewBuild) -> PlannedBuild:
-    """A build as epochs carry it along."""
+def planned_build(build: ViewBuild) -> PlannedBuild:
     return PlannedBuild(
-        making.name,
-        tuple(sinks(making.unpublished.views)),
-        making.unpublished.states,
-        making.tables,
-        making.loaded,
-        making.rows,
-        making.total,
+        build.name,
+        tuple(sinks(build.unpublished.views)),
+        build.unpublished.states,
+        build.tables,
+        build.loaded,
+        build.rows,
+        build.total,
     )
 
 
 def recomputable_view(catalog: Catalog, view: ViewDef, others: Sequence[ViewDef] = ()) -> RecomputableView:
-    """A view with its query and, unless it is always recomputed, its plan."""
+    """A view with its query and, unless it is always recomputed, its sink. `others` are unpublished views."""
     return RecomputableView(
         view.name,
         view.state,

@@ -28,13 +28,13 @@ def test_one_side_changes_or_the_other_or_both(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     looked_up: list[str] = []
-    original = Compiler._looked_up
+    original = Compiler._look_up
 
     def spied(self: Compiler, rule: Any, number: int, *rest: Any) -> Any:
         looked_up.append("ab"[number])
         return original(self, rule, number, *rest)
 
-    monkeypatch.setattr(Compiler, "_looked_up", spied)
+    monkeypatch.setattr(Compiler, "_look_up", spied)
     rng = random.Random(seed)
     with wide_store(tmp_path / "s", spark, "abc") as db:
         model = Model(db)
