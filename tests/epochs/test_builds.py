@@ -71,14 +71,14 @@ def test_a_view_built_in_chunks_is_exact_though_tables_change(db: tr.Database, n
     db.sql("CREATE MATERIALIZED VIEW other WITH (refresh = 'auto') AS SELECT g, COUNT(*) AS n FROM a GROUP BY g")
     steps: list[Step] = []
 
-    def say(step: Step) -> None:
+    def on_step(step: Step) -> None:
         steps.append(step)
         for _ in range(3):
             random_step(rng, model, rng.choice("aac"), 30)
         if step.rows and rng.random() < 0.5:
             db.refresh()  # other views are refreshed meanwhile, and the build continues
 
-    db.sql(create(name), progress=say)
+    db.sql(create(name), progress=on_step)
     counted = [s.rows for s in steps if s.rows is not None]
     assert len(counted) > 1
     assert counted == sorted(counted)
@@ -104,7 +104,7 @@ def interrupt_build(db: tr.Database, statement: str, chunks: int) -> int:
     """Start a build and interrupt it after some chunks. Returns the number of rows built."""
     rows = 0
 
-    def say(step: Step) -> None:
+    def on_step(step: Step) -> None:
         nonlocal rows, chunks
         if step.rows is not None:
             rows, chunks = step.rows, chunks - 1
@@ -112,7 +112,7 @@ def interrupt_build(db: tr.Database, statement: str, chunks: int) -> int:
                 raise Interrupt
 
     with pytest.raises(Interrupt):
-        db.sql(statement, progress=say)
+        db.sql(statement, progress=on_step)
     return rows
 
 
