@@ -66,8 +66,8 @@ DROPS_NULLS = {
 class Compiler:
     """Compiles the views of one store.
 
-    `touched` are the ids of the tables with changes; None means all tables. `blank` means that all states are empty
-    and the delta is the whole table. `reusable` says whether the frame may run again for later epochs. A frame with a
+    `touched` are the ids of the tables with changes; None means all tables. `blank` means that the views are
+    computed from empty states. `reusable` says whether the frame may run again for later epochs. A frame with a
     shuffle may not: Spark would reuse the shuffle files of the first run.
     """
 
