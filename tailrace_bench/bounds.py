@@ -14,7 +14,7 @@ import pyarrow as pa
 
 import tailrace as tr
 from tailrace.spark.frames import frame
-from tailrace.spark.stages import hand_out
+from tailrace.spark.stages import set_assignment
 from tailrace.store.commits import read_committed
 from tailrace.task.assignment import Assignment
 from tailrace.task.log_reader import read_delta
@@ -39,7 +39,7 @@ def time_log_scan(db: tr.Database, table: str, columns: Sequence[str] = ("amount
     """Seconds in which a warm Spark reads the log after the committed cut and only sums these columns."""
     definition, store = db._catalog.table(table), db._store
     commit = read_committed(store)
-    handed = hand_out(db.spark, Assignment(commit.epoch + 1, 0, commit.cut, store.newest_cut()))
+    handed = set_assignment(db.spark, Assignment(commit.epoch + 1, 0, commit.cut, store.newest_cut()))
     positions = [[c.name for c in definition.columns].index(name) for name in columns]
     ref = store.ref
 

@@ -1,1 +1,1 @@
-"""Which tables, views and states exist, kept as documents of the store."""
+"""Which tables, views and states exist, stored as documents."""

@@ -1,15 +1,15 @@
-"""The catalog: tables, views and the states behind them, as documents of the store.
+"""The catalog: tables, views, builds and the numbers of their states, stored as documents.
 
-    catalog          version, the next free number
+    catalog          version, next free number
     table:<name>     columns and key
-    view:<name>      its SQL, plan, columns, key, order, and the number of its state
+    view:<name>      SQL, plan, columns, key, order, and the number of its state
     state:<print>    the number of the arrangement with that fingerprint
-    building         states that a build in one go has filled so far
-    build:<name>     views that are built chunk by chunk, and the numbers of their states (`catalog/construction.py`)
-    dropping         states that nobody needs any more, each with the epoch since when
-    emptying         dropped tables whose rows are still there
+    building         states that a build in one job is filling
+    build:<name>     views that are built chunk by chunk, and their states (`catalog/construction.py`)
+    dropping         states to remove, each with the last epoch whose readers may need it
+    emptying         dropped tables whose rows are not yet deleted
 
-Every change is one transaction and raises the version, by which other processes see that there is one.
+Every change is one transaction that increments the version. Other processes notice changes by the version.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from tailrace.store.parts import Bounds
 from tailrace.store.pins import find_oldest_pin
 from tailrace.types import Column
 
-__all__ = ["Catalog", "Draft", "Making", "Relations", "ViewDef"]
+__all__ = ["Catalog", "Relations", "UnpublishedViews", "ViewBuild", "ViewDef"]
 
 D = TypeVar("D")
 T = TypeVar("T")
 
 
 class Head(Document, frozen=True):
-    """The catalog's version, and the next free number of a table or state."""
+    """The catalog's version, and the next free number for a table or state."""
 
     version: Count
     next: Number
@@ -58,44 +58,45 @@ EMPTYING: Kind[tuple[int, ...]] = Kind("emptying", tuple[Number, ...])
 
 @dataclass(frozen=True)
 class Relations:
-    """Tables and views of one moment, by name."""
+    """All tables and views of one catalog version, by name."""
 
     tables: Mapping[str, TableDef]
     views: Mapping[str, ViewDef]
 
     def table(self, name: str) -> TableDef:
         if name.lower() not in self.tables:
-            raise UnknownName(kind="table", name=name, hint=self._near(self.tables))
+            raise UnknownName(kind="table", name=name, hint=self._list_names(self.tables))
         return self.tables[name.lower()]
 
     def view(self, name: str) -> ViewDef:
         if name.lower() not in self.views:
-            raise UnknownName(kind="view", name=name, hint=self._near(self.views))
+            raise UnknownName(kind="view", name=name, hint=self._list_names(self.views))
         return self.views[name.lower()]
 
     @staticmethod
-    def _near(known: Iterable[str]) -> str:
-        listed = ", ".join(sorted(known)[:8])
-        return f" (there are: {listed})" if listed else " (there are none)"
+    def _list_names(known: Iterable[str]) -> str:
+        names = ", ".join(sorted(known)[:8])
+        return f" (there are: {names})" if names else " (there are none)"
 
 
 @dataclass(frozen=True)
-class Draft:
-    """Views about to be built, and the numbers of states that are filled with them, by fingerprint."""
+class UnpublishedViews:
+    """Views to be built, and the numbers of the other states that are filled with them, by fingerprint."""
 
     views: tuple[ViewDef, ...]
     states: dict[str, int]
 
     @property
     def numbers(self) -> list[int]:
+        """The numbers of all their states, view rows included."""
         return [*(v.state for v in self.views), *self.states.values()]
 
 
 @dataclass(frozen=True)
-class Making:
-    """A build chunk by chunk: what, whether it takes the place of views there are, who is at it, and how far."""
+class ViewBuild:
+    """A build chunk by chunk: its views, whether they replace existing ones, its owner, and its progress."""
 
-    draft: Draft
+    unpublished: UnpublishedViews
     tables: tuple[int, ...]
     total: int
     replaces: bool
@@ -108,16 +109,16 @@ class Making:
 
     @property
     def name(self) -> str:
-        return self.draft.views[0].name
+        return self.unpublished.views[0].name
 
     @property
     def number(self) -> int:
-        """Of this build and no other of the same name."""
-        return self.draft.views[0].state
+        """Identifies this build, unlike its name, which a later build may reuse."""
+        return self.unpublished.views[0].state
 
 
 class Catalog:
-    """The catalog as of its newest version, read again whenever that has changed."""
+    """The newest version of the catalog. Every access rereads the documents if the stored version has changed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -170,13 +171,14 @@ class Catalog:
         return self.relations.view(name)
 
     def require(self, table: TableDef) -> None:
-        """Refuse a table that was dropped, even if another has its name now: its rows are gone."""
+        """Raises UnknownName if the table was dropped, even if a new table has its name."""
         if self.tables.get(table.name) != table:
             raise UnknownName(kind="table", name=table.name, hint=" any more: it was dropped")
 
     def dependants(self, name: str) -> list[str]:
-        coming = [v for making in self.making.values() for v in making.draft.views]
-        return sorted({v.name for v in (*self.views.values(), *coming) if name in v.uses})
+        """The names of the views, published or being built, that read a table or view."""
+        unpublished = [v for build in self.builds.values() for v in build.unpublished.views]
+        return sorted({v.name for v in (*self.views.values(), *unpublished) if name in v.uses})
 
     def add_table(self, name: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> TableDef:
         current = self._current()
@@ -185,13 +187,13 @@ class Catalog:
         return table
 
     def drop_table(self, name: str) -> None:
-        """Forget a table; its rows become leftovers."""
+        """Removes a table from the catalog. Its rows become leftovers."""
         table = self.table(name)
         self._refuse_if_used(table.name)
         self._change({TABLES.at(table.name): None, EMPTYING.name: [*(self._store.document(EMPTYING) or ()), table.id]})
 
     def query(self, view: ViewDef, others: Sequence[ViewDef] = ()) -> BoundQuery:
-        """The view's SQL, down to the tables; views in `others` go before those of the catalog."""
+        """The view's SQL with that of all views it reads. Views in `others` take precedence over published ones."""
         known = ChainMap({v.name: v for v in others}, self.views)
         reads: list[tuple[str, TableDef | BoundQuery]] = []
         for name in view.uses:
@@ -200,125 +202,134 @@ class Catalog:
 
     # building
 
-    def draft(self, views: Sequence[ViewDef]) -> Draft:
-        """Numbers for new views and for the states they are the first to need; guarded until they are published."""
-        draft, following = self._numbered(views, self.states)
-        self._change({BUILDING.name: draft.numbers}, following)
-        return draft
+    def reserve_states(self, views: Sequence[ViewDef]) -> UnpublishedViews:
+        """Numbers new views, and the states that no other view keeps yet.
+
+        The numbers are listed in `building`: the states become leftovers if the build ends before `publish`.
+        """
+        unpublished, next_number = self._assign_numbers(views, self.states)
+        self._change({BUILDING.name: unpublished.numbers}, next_number)
+        return unpublished
 
     def begin(self, views: Sequence[ViewDef], replaces: bool, tables: Sequence[int], total: int) -> int:
-        """Write down that views are being built chunk by chunk, with states of their own; the build's number."""
-        draft, following = self._numbered(views, {})
-        stored = tuple(view_document(v) for v in draft.views)
-        owner = construction.owner()
-        document = BuildDocument(stored, draft.states, tuple(tables), total, replaces, owner, None)
-        name, lease = views[0].name, construction.owner_lease(views[0].name, owner)
-        self._change({BUILDS.at(name): document, LOADED.at(name): None, **lease}, following)
-        return draft.views[0].state
+        """Records a build chunk by chunk, owned by this process, with private states. Returns the build's number."""
+        unpublished, next_number = self._assign_numbers(views, {})
+        stored = tuple(view_document(v) for v in unpublished.views)
+        owner = construction.this_owner()
+        document = BuildDocument(stored, unpublished.states, tuple(tables), total, replaces, owner, None)
+        name, lease = views[0].name, construction.lease_document(views[0].name, owner)
+        self._change({BUILDS.at(name): document, LOADED.at(name): None, **lease}, next_number)
+        return unpublished.views[0].state
 
-    def _numbered(self, views: Sequence[ViewDef], known: Iterable[str]) -> tuple[Draft, int]:
+    def _assign_numbers(self, views: Sequence[ViewDef], existing: Iterable[str]) -> tuple[UnpublishedViews, int]:
+        """Numbers views and those of their states that do not exist yet. Also returns the next free number."""
         number = self._current()._next
         numbered = tuple(replace(v, state=number + i) for i, v in enumerate(views))
         number += len(views)
-        wanted = dict.fromkeys(p for v in views for p in v.fingerprints if p not in known)
-        return Draft(numbered, {p: number + i for i, p in enumerate(wanted)}), number + len(wanted)
+        missing = dict.fromkeys(p for v in views for p in v.fingerprints if p not in existing)
+        return UnpublishedViews(numbered, {p: number + i for i, p in enumerate(missing)}), number + len(missing)
 
     @property
-    def making(self) -> dict[str, Making]:
-        """Builds under way, given up or left, by the name of their (first) view."""
-        found = {}
+    def builds(self) -> dict[str, ViewBuild]:
+        """All builds chunk by chunk (running, failed or without owner), by the name of their first view."""
+        builds = {}
         for document in self._store.documents(BUILDS).values():
-            draft = Draft(tuple(view_of(v) for v in document.views), document.states)
-            loaded = construction.progress(self._store, draft.views[0].name)
-            making = Making(
-                draft,
+            unpublished = UnpublishedViews(tuple(view_of(v) for v in document.views), document.states)
+            loaded = construction.read_progress(self._store, unpublished.views[0].name)
+            build = ViewBuild(
+                unpublished,
                 document.tables,
                 document.total,
                 document.replaces,
-                is_leased(self._store, construction.lease_key(draft.views[0].name)),
+                is_leased(self._store, construction.lease_key(unpublished.views[0].name)),
                 None if document.owner is None else document.owner.pid,
                 document.failed,
                 loaded.bounds,
                 loaded.rows,
                 loaded.failures,
             )
-            found[making.name] = making
-        return found
+            builds[build.name] = build
+        return builds
 
     def own(self, name: str, owner: Owner | None) -> None:
-        """Take a build over, or leave it to others."""
+        """Makes a process the owner of a build, or (None) releases the build for other processes."""
         document = self._store.document(BUILDS, name)
         if document is not None:
-            lease = construction.owner_lease(name, owner)
+            lease = construction.lease_document(name, owner)
             self._store.change_documents({BUILDS.at(name): structs.replace(document, owner=owner), **lease})
 
-    def abandon(self, making: Making) -> None:
-        """Forget a build; its states become leftovers."""
-        gone = {BUILDS.at(making.name): None, LOADED.at(making.name): None}
-        gone.update(construction.owner_lease(making.name, None))
-        self._change({**gone, **self._dropping([] if making.failed else making.draft.numbers)})
+    def abandon(self, build: ViewBuild) -> None:
+        """Removes a build from the catalog. Its states become leftovers."""
+        removals = {BUILDS.at(build.name): None, LOADED.at(build.name): None}
+        removals.update(construction.lease_document(build.name, None))
+        # `construction.give_up` has already listed the states of a failed build.
+        self._change({**removals, **self._drop_states([] if build.failed else build.unpublished.numbers)})
 
-    def publish(self, draft: Draft) -> None:
-        """Let views be seen, new ones or in place of those of the same names, all at once."""
-        epoch = self._epoch()
-        replaced = [self.views[v.name] for v in draft.views if v.name in self.views]
-        states = {p: n for p, n in draft.states.items() if p not in self.states}
-        doubles = [n for p, n in draft.states.items() if p in self.states]
-        name = draft.views[0].name
+    def publish(self, unpublished: UnpublishedViews) -> None:
+        """Makes built views readable in one transaction. They replace published views of the same names."""
+        epoch = self._committed_epoch()
+        views = unpublished.views
+        replaced = [self.views[v.name] for v in views if v.name in self.views]
+        new_states = {p: n for p, n in unpublished.states.items() if p not in self.states}
+        duplicates = [n for p, n in unpublished.states.items() if p in self.states]
+        name = views[0].name
         self._change(
             {
-                **{VIEWS.at(v.name): view_document(replace(v, since=epoch)) for v in draft.views},
-                **{STATES.at(p): n for p, n in states.items()},
-                **self._unneeded(replaced, draft.views, doubles),
+                **{VIEWS.at(v.name): view_document(replace(v, since=epoch)) for v in views},
+                **{STATES.at(p): n for p, n in new_states.items()},
+                **self._drop_views(replaced, views, duplicates),
                 BUILDING.name: None,
                 BUILDS.at(name): None,
                 LOADED.at(name): None,
-                **construction.owner_lease(name, None),
+                **construction.lease_document(name, None),
             }
         )
 
     # dropping
 
     def drop_view(self, name: str) -> None:
-        """Forget a view and the states that only it needed, which become leftovers."""
+        """Removes a view from the catalog. Its states become leftovers, except those that other views share."""
         view = self.view(name)
         self._refuse_if_used(view.name)
-        self._change({VIEWS.at(view.name): None, **self._unneeded([view], [], [])})
+        self._change({VIEWS.at(view.name): None, **self._drop_views([view], [], [])})
 
-    def _unneeded(self, gone: Sequence[ViewDef], come: Sequence[ViewDef], more: list[int]) -> dict[str, Any]:
-        """The documents that let go of views, of states that nobody else needs, and of `more`."""
-        if not gone:
-            return self._dropping(more) if more else {}
-        names = {v.name for v in gone}
-        kept = [v for v in self.views.values() if v.name not in names]
-        needed = {p for v in (*kept, *come) for p in v.fingerprints}
-        candidates = {p for v in gone for p in v.fingerprints if p not in needed}
-        states = {p: n for p, n in self.states.items() if p in candidates}
-        dropped = self._dropping([*more, *(v.state for v in gone), *states.values()])
+    def _drop_views(self, old: Sequence[ViewDef], new: Sequence[ViewDef], duplicates: list[int]) -> dict[str, Any]:
+        """The documents that drop the states of `old` views that neither `new` nor other views need.
+
+        They also drop `duplicates`: private states of a build that other views already keep.
+        """
+        if not old:
+            return self._drop_states(duplicates) if duplicates else {}
+        names = {v.name for v in old}
+        others = [v for v in self.views.values() if v.name not in names]
+        needed = {p for v in (*others, *new) for p in v.fingerprints}
+        unneeded = {p for v in old for p in v.fingerprints if p not in needed}
+        states = {p: n for p, n in self.states.items() if p in unneeded}
+        dropped = self._drop_states([*duplicates, *(v.state for v in old), *states.values()])
         return {**dropped, **{STATES.at(p): None for p in states}}
 
-    def _dropping(self, states: Iterable[int]) -> dict[str, Any]:
-        epoch = self._epoch()
+    def _drop_states(self, states: Iterable[int]) -> dict[str, Any]:
+        epoch = self._committed_epoch()
         return {DROPPING.name: [*(self._store.document(DROPPING) or ()), *((s, epoch) for s in states)]}
 
-    def _epoch(self) -> int:
+    def _committed_epoch(self) -> int:
         return read_committed(self._store).epoch
 
     @property
     def unsettled(self) -> set[int]:
-        """States of a build in one go that is under way or was left, and all dropped ones."""
+        """States of a build in one job (running or interrupted), and all dropped states."""
         dropped = self._store.document(DROPPING) or ()
         return {*(self._store.document(BUILDING) or ()), *(state for state, _ in dropped)}
 
     def leftovers(self) -> list[int]:
-        """States of a build that did not finish, and dropped ones that no running query can be reading any more."""
+        """States of an unfinished build in one job, and dropped states that no pinned epoch still shows."""
         dropped = self._store.document(DROPPING) or ()
         pinned = find_oldest_pin(self._store) if dropped else None
-        free = [state for state, epoch in dropped if pinned is None or pinned.epoch > epoch]
-        return [*(self._store.document(BUILDING) or ()), *free]
+        unread = [state for state, epoch in dropped if pinned is None or pinned.epoch > epoch]
+        return [*(self._store.document(BUILDING) or ()), *unread]
 
     def clear_leftovers(self) -> None:
-        """Remove the rows and states of tables and views that were dropped or never finished.
+        """Deletes the rows of dropped tables and the states of dropped or unfinished views.
 
         The caller holds the epoch lock.
         """
@@ -336,26 +347,27 @@ class Catalog:
         if users := self.dependants(name):
             raise InUse(name=name, users=", ".join(users))
 
-    def _change(self, documents: dict[str, Any], following: int | None = None) -> None:
+    def _change(self, documents: dict[str, Any], next_number: int | None = None) -> None:
+        """Writes documents and increments the version in one transaction. Fails if another process was faster."""
         with self._lock:
-            self._change_all(documents, following)
+            self._change_locked(documents, next_number)
 
-    def _change_all(self, documents: dict[str, Any], following: int | None) -> None:
+    def _change_locked(self, documents: dict[str, Any], next_number: int | None) -> None:
         current = self._current()
-        seen = None if current._version == 0 else Head(current._version, current._next)
-        head = Head(current._version + 1, following or current._next)
+        old_head = None if current._version == 0 else Head(current._version, current._next)
+        head = Head(current._version + 1, next_number or current._next)
         faults.point("catalog.change")
-        self._store.change_documents({**documents, CATALOG.name: head}, expected={CATALOG.name: seen})
+        self._store.change_documents({**documents, CATALOG.name: head}, expected={CATALOG.name: old_head})
         faults.point("catalog.changed")
-        # what it was, with the change: reading all of it again would make a thousand views slow to create
-        self._tables = _changed(self._tables, TABLES, documents, table_of)
-        self._views = _changed(self._views, VIEWS, documents, view_of)
-        self._states = _changed(self._states, STATES, documents, int)
+        # Apply the change to the cached copy: rereading all documents would make creating 1,000 views slow.
+        self._tables = _update(self._tables, TABLES, documents, table_of)
+        self._views = _update(self._views, VIEWS, documents, view_of)
+        self._states = _update(self._states, STATES, documents, int)
         self._version, self._next = head.version, head.next
 
 
-def _changed(known: dict[str, T], kind: Kind[D], documents: dict[str, Any], read: Callable[[D], T]) -> dict[str, T]:
-    """What the catalog knows of one kind, after a change of documents."""
+def _update(known: dict[str, T], kind: Kind[D], documents: dict[str, Any], read: Callable[[D], T]) -> dict[str, T]:
+    """Applies changed documents of one kind to the cached values of that kind. A document of None removes its value."""
     updated = dict(known)
     for name, document in documents.items():
         if name.startswith(kind.name):

@@ -1,11 +1,12 @@
-"""Views that are being built, chunk by chunk, one epoch each.
+"""Views that are built chunk by chunk, one chunk per epoch: their documents, their progress, and giving up.
 
-    build:<name>     what is built, with which states, by whom; or why it failed
-    loaded:<name>    how far it has come: bounds of the part of the tables, rows, and failures since then
+    build:<name>     the views, states and tables of the build, and its owner; or why it failed
+    loaded:<name>    the progress: how far into each table, how many rows, and the failures since the last chunk
 
-The bounds move in the same transaction that commits the epoch of their chunk, so a chunk is taken in exactly
-once, whoever runs the epoch: a build that its process left is continued by the next one. A failure that may pass is
-noted and the chunk tried again; so many in a row and the build is given up, for other views wait for it.
+The transaction that commits a chunk's epoch also advances the bounds, so each chunk is loaded exactly once, no matter
+which process runs the epoch. If the owner dies, the next process that refreshes continues the build. A transient
+failure is recorded and the chunk is retried. After `TRIES` failures in a row the build is given up, because other
+views wait for it.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from tailrace.store.processes import this_process
 if TYPE_CHECKING:
     from tailrace.plan.physical.physical_plan import ViewSink
 
-AT_ONCE = 200_000  # rows of tables up to which a view is built in one go
-CHUNK = 1_000_000  # rows of tables that one epoch of a build takes in: fewer cost more in all, more take more memory
-CHUNK_BYTES = 256 << 20  # and the most that these rows take in the store
+AT_ONCE = 200_000  # a view over at most this many table rows is built in one job
+CHUNK = 1_000_000  # table rows per chunk: smaller chunks cost more in total, larger ones need more memory
+CHUNK_BYTES = 256 << 20  # limit on the stored size of a chunk's rows
 
-TRIES = 3  # failures in a row, without a chunk that came in, after which a build is given up
+TRIES = 3  # failures in a row without a committed chunk after which a build is given up
 
 
 class Owner(Document, frozen=True):
@@ -44,7 +45,7 @@ class Owner(Document, frozen=True):
 
 
 class BuildDocument(Document, frozen=True):
-    """A build: its views, states and tables, who runs it, or why it failed."""
+    """A build: its views, states, tables and owner, and why it failed if it did."""
 
     views: Annotated[tuple[ViewDocument, ...], msgspec.Meta(min_length=1)]
     states: dict[str, Number]
@@ -56,7 +57,7 @@ class BuildDocument(Document, frozen=True):
 
 
 class Loaded(Document, frozen=True):
-    """How far a build has come: the bounds of its part of the tables, its rows, and failures since the last chunk."""
+    """A build's progress: the bound per table and node, the rows loaded, and the failures since the last chunk."""
 
     bounds: Bounds = {}
     rows: Count = 0
@@ -72,7 +73,7 @@ DROPPING: Kind[tuple[tuple[int, int], ...]] = Kind("dropping", tuple[tuple[Numbe
 
 
 class Load(NamedTuple):
-    """A chunk: the build it belongs to, the bounds after it, and the rows it brings."""
+    """A chunk: the name of its build, the build's bounds after it, and its number of rows."""
 
     build: str
     coming: Bounds
@@ -80,8 +81,8 @@ class Load(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Build:
-    """Views half built: their plans and private states, the tables in the order they are taken in, and how far."""
+class PlannedBuild:
+    """A build as epochs see it: physical plans, private states, tables in loading order, and progress."""
 
     name: str
     views: tuple[ViewSink, ...]
@@ -92,51 +93,51 @@ class Build:
     total: int
 
     @property
-    def begun(self) -> bool:
+    def is_begun(self) -> bool:
         return bool(self.loaded)
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         return all(set(self.loaded.get(table, ("",))) == {EVERYTHING} for table in self.tables)
 
-    def holds(self, table: int) -> bool:
-        """Whether some of a table has come in, so that its log matters."""
+    def has_rows_of(self, table: int) -> bool:
+        """Whether rows of the table are loaded, so that changes in its log must be applied."""
         return any(self.loaded.get(table, ()))
 
 
-def progress(store: Store, name: str) -> Loaded:
+def read_progress(store: Store, name: str) -> Loaded:
     return store.document(LOADED, name) or Loaded()
 
 
-def current(store: Store, builds: Sequence[Build]) -> list[Build]:
-    """Builds with their progress as of now, without those that have failed."""
-    alive = []
+def reread_progress(store: Store, builds: Sequence[PlannedBuild]) -> list[PlannedBuild]:
+    """Updates builds with their stored progress and leaves out failed ones."""
+    live_builds = []
     for build in builds:
         document = store.document(BUILDS, build.name)
         if document is not None and not document.failed:
-            loaded = progress(store, build.name)
-            alive.append(replace(build, loaded=loaded.bounds, rows=loaded.rows))
-    return alive
+            loaded = read_progress(store, build.name)
+            live_builds.append(replace(build, loaded=loaded.bounds, rows=loaded.rows))
+    return live_builds
 
 
-def moved(build: Build, load: Load) -> dict[str, Any]:
-    """The document that moves a build's bounds past a chunk, and forgets failures before it."""
+def progress_document(build: PlannedBuild, load: Load) -> dict[str, Any]:
+    """The document that advances a build's bounds past a chunk and clears its failures."""
     return {LOADED.at(build.name): Loaded(load.coming, build.rows + load.rows)}
 
 
-def stumbled(store: Store, name: str, reason: str) -> bool:
-    """Note a failure that may pass; returns whether it was one too many and the build has failed."""
-    loaded = progress(store, name)
+def note_failure(store: Store, name: str, reason: str) -> bool:
+    """Records a failure that may be transient. Gives up the build and returns True if it was the last try."""
+    loaded = read_progress(store, name)
     failures = (*loaded.failures, reason)
     if len(failures) >= TRIES:
-        failed(store, name, f"{reason} (the last of {len(failures)} failures in a row)")
+        give_up(store, name, f"{reason} (the last of {len(failures)} failures in a row)")
         return True
     store.change_documents({LOADED.at(name): structs.replace(loaded, failures=failures)})
     return False
 
 
-def failed(store: Store, name: str, reason: str) -> None:
-    """Give a build up: its states become leftovers, and it stays visible with the reason."""
+def give_up(store: Store, name: str, reason: str) -> None:
+    """Marks a build as failed. Its states become leftovers; its document stays, to show the reason."""
     document = store.document(BUILDS, name)
     if document is None:
         return
@@ -145,30 +146,30 @@ def failed(store: Store, name: str, reason: str) -> None:
         {
             BUILDS.at(name): structs.replace(document, failed=reason, owner=None, states={}),
             LOADED.at(name): None,
-            **owner_lease(name, None),
+            **lease_document(name, None),
             DROPPING.name: [*(store.document(DROPPING) or ()), *((state, 0) for state in states)],
         }
     )
 
 
-def owner() -> Owner:
+def this_owner() -> Owner:
     """This process, as the owner of a build."""
     return Owner(**this_process())
 
 
 def lease_key(name: str) -> str:
-    """The key of the lease by which a build belongs to its owner."""
+    """The key of the lease that a build's owner holds."""
     return f"build:{name}"
 
 
-def owner_lease(name: str, by: Owner | None) -> dict[str, Any]:
-    """The document that gives a build to an owner, or (None) releases it."""
-    if by is None:
+def lease_document(name: str, owner: Owner | None) -> dict[str, Any]:
+    """The document that leases a build to an owner, or releases it if `owner` is None."""
+    if owner is None:
         return {LEASES.at(lease_key(name)): None}
     expires = time.time() + DURATION
-    return {LEASES.at(lease_key(name)): Lease(pid=by.pid, host=by.host, started=by.started, expires=expires)}
+    return {LEASES.at(lease_key(name)): Lease(pid=owner.pid, host=owner.host, started=owner.started, expires=expires)}
 
 
-def order(tables: Sequence[int], rows: Mapping[int, int]) -> tuple[int, ...]:
-    """Small tables first: the rows that large tables join are loaded when the large tables come."""
+def sort_tables(tables: Sequence[int], rows: Mapping[int, int]) -> tuple[int, ...]:
+    """Sorts tables by size, smallest first: rows of large tables then find their join partners already loaded."""
     return tuple(sorted(tables, key=lambda t: (rows[t], t)))

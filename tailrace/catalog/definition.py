@@ -1,4 +1,4 @@
-"""What a view is, and how its definition is written down."""
+"""Definitions of tables and views, and their documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailrace.plan.policy import Refresh
 from tailrace.store.documents import Count, Document, Kind, Number
 from tailrace.types import Column
 
-if TYPE_CHECKING:  # physical plans need sqlglot, which those who only read views never load
+if TYPE_CHECKING:  # physical plans need sqlglot, which a process that only reads views never loads
     from tailrace.plan.physical.physical_plan import PhysicalPlan, ViewSink
 
 
@@ -26,7 +26,7 @@ class TableDocument(Document, frozen=True):
 
 
 class ViewDocument(Document, frozen=True):
-    """A view's definition. `root` is its plan, as `plan/nodes.py` writes it."""
+    """A view's definition. `root` is its plan as JSON (`plan/nodes.py`)."""
 
     name: str
     sql: str
@@ -49,10 +49,10 @@ VIEWS: Kind[ViewDocument] = Kind("view:", ViewDocument)
 
 @dataclass(frozen=True)
 class ViewDef:
-    """A view: what it says, how it is kept, and in which order it is read. `state` is 0 until it has a number.
+    """A view: its query, its refresh policy, and the order in which it is read.
 
-    `root` is the plan of its query, None if only Spark can run it; `reason` says why it must be recomputed then.
-    It can be read at epochs from `since` on.
+    `root` is the plan of its query; None if only Spark can run the query, and then `reason` says why.
+    `state` is 0 until the catalog assigns a number. The view is readable at epochs from `since` on.
     """
 
     name: str
@@ -75,7 +75,7 @@ class ViewDef:
 
     @cached_property
     def plan(self) -> PhysicalPlan | None:
-        """The physical plan by which it is maintained; None if every epoch recomputes it."""
+        """The physical plan that maintains the view; None if every epoch recomputes it."""
         from tailrace.plan.physical.physical_plan import PhysicalPlan
 
         return None if self.root is None or self.refresh == "full" else PhysicalPlan(self.root, self.place)
@@ -89,7 +89,7 @@ class ViewDef:
 
     @property
     def fingerprints(self) -> list[str]:
-        """The fingerprints of all states that it needs beside its own rows."""
+        """The fingerprints of all states that the view needs besides its own rows."""
         return [] if self.plan is None else self.plan.fingerprints
 
 
@@ -98,7 +98,7 @@ def table_document(table: TableDef) -> TableDocument:
 
 
 def table_of(document: TableDocument) -> TableDef:
-    """The table of a document; `Corrupt` if the document contradicts itself."""
+    """Reads a table's document. Raises Corrupt if it is inconsistent."""
     where = f"table {document.name!r}"
     _require_columns(where, document.columns)
     _require(where, bool(document.key) and {*document.key} <= {c.name for c in document.columns}, "invalid key")
@@ -124,14 +124,15 @@ def view_document(view: ViewDef) -> ViewDocument:
 
 
 def view_of(document: ViewDocument) -> ViewDef:
-    """The view of a document; `Corrupt` if the document contradicts itself."""
+    """Reads a view's document. Raises Corrupt if it is inconsistent."""
     where = f"view {document.name!r}"
-    root = _plan(where, document.root)
+    root = _read_plan(where, document.root)
     _require_columns(where, document.columns)
-    kinds = [c.type for c in document.columns]
-    _require(where, root is None or [c.type for c in root.columns] == kinds, "inconsistent plan")
+    column_types = [c.type for c in document.columns]
+    _require(where, root is None or [c.type for c in root.columns] == column_types, "inconsistent plan")
     positions = [*(document.key or ()), *document.place, *(p for p, _, _ in document.order)]
-    _require(where, all(p < len(kinds) for p in positions), "a key, shard or order column that it does not have")
+    known = all(p < len(column_types) for p in positions)
+    _require(where, known, "its key, shard or order columns include one that does not exist")
     return ViewDef(
         document.name,
         document.sql,
@@ -162,13 +163,13 @@ def _require(where: str, condition: bool, reason: str) -> None:
         raise Corrupt(where=where, reason=reason)
 
 
-def _plan(where: str, document: Any) -> Node | None:
+def _read_plan(where: str, document: Any) -> Node | None:
     if document is None:
         return None
     try:
         root = from_json(document)
         for node in walk(root):
-            _ = node.columns, node.key  # both are derived, and fail if a part of the plan is missing
+            _ = node.columns, node.key  # deriving them fails if a part of the plan is missing
     except (KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError, PlanError) as error:
         raise Corrupt(where=where, reason=f"inconsistent plan ({type(error).__name__}: {error})") from None
     return root

@@ -1,4 +1,4 @@
-"""Tables and views as Spark sees them: at one pinned epoch, under their own names."""
+"""Pins of epochs at which given views are readable: a view has no rows at epochs before it was published."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from tailrace.catalog.catalog import Catalog, Relations
 from tailrace.store.base import Store
 from tailrace.store.pins import Pin, pinned
 
-WEIGHT_COLUMN = "_weight"
-
 
 @contextmanager
 def readable(store: Store, catalog: Catalog, names: Iterable[str]) -> Iterator[Pin]:
-    """Pin an epoch at which all these can be read: none from before one of these views was published."""
+    """Pins an epoch at which all named tables and views are readable."""
     while True:
         with pinned(store) as pin:
             views = catalog.views
@@ -25,7 +23,7 @@ def readable(store: Store, catalog: Catalog, names: Iterable[str]) -> Iterator[P
 
 @contextmanager
 def pinned_relations(store: Store, catalog: Catalog) -> Iterator[tuple[Pin, Relations]]:
-    """Pin an epoch, with all tables and views there are, at which all of them can be read."""
+    """Pins an epoch at which all tables and views are readable; yields it with them."""
     while True:
         with pinned(store) as pin:
             relations = catalog.relations

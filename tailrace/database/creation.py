@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 from tailrace import faults
 from tailrace.catalog import construction
-from tailrace.catalog.catalog import Catalog, Draft, Making
+from tailrace.catalog.catalog import Catalog, UnpublishedViews, ViewBuild
 from tailrace.catalog.definition import ViewDef
 from tailrace.database.progress import Say, Step
 from tailrace.database.signals import caught
-from tailrace.epochs.maintained import Maintained, build_of, chosen, maintained
+from tailrace.epochs.maintained import Maintained, maintained, planned_build, recomputable_view
 from tailrace.epochs.protocol import Epochs
 from tailrace.errors import BuildFailed, EpochFailed, EpochsLocked
 from tailrace.store.base import Store
@@ -55,7 +55,7 @@ class Builder:
         if _few(rows, self.chunk) or not all(v.plan is not None and v.plan.is_chunked for v in views):
             self._at_once(views, replaces, say)
             return None
-        return self._catalog.begin(views, replaces, construction.order(list(rows), rows), sum(rows.values()))
+        return self._catalog.begin(views, replaces, construction.sort_tables(list(rows), rows), sum(rows.values()))
 
     def few(self, views: Sequence[ViewDef]) -> bool:
         """Whether the tables that views read are so small that they are built in one go."""
@@ -68,13 +68,15 @@ class Builder:
     def _at_once(self, views: Sequence[ViewDef], replaces: bool, say: Say) -> None:
         say(Step("refreshing the views there are"))
         self._epochs.refresh(maintained(self._catalog))
-        draft = self._catalog.draft(views)
+        draft = self._catalog.reserve_states(views)
         known = maintained(self._catalog)
         shared = frozenset(known.states.values())
         everything = Maintained(known.tables, [], {**known.states, **draft.states})
         try:
             say(Step(f"building {', '.join(v.name for v in draft.views)}"))
-            self._epochs.build(everything, [chosen(self._catalog, v, draft.views) for v in draft.views], shared)
+            self._epochs.build(
+                everything, [recomputable_view(self._catalog, v, draft.views) for v in draft.views], shared
+            )
             if replaces:
                 self._compare(draft, committed_pin(self._store), say)
         except (EpochFailed, BuildFailed) as error:
@@ -98,7 +100,7 @@ class Builder:
         except BuildFailed:
             if self._published(name, number):
                 return
-            there = self._catalog.making.get(name)
+            there = self._catalog.builds.get(name)
             if there is not None and there.number == number:
                 self.forget(name)
             raise
@@ -125,25 +127,25 @@ class Builder:
     def forget(self, name: str) -> None:
         """Remove a build and what it has filled so far."""
         with self._lock.held():
-            if (making := self._catalog.making.get(name)) is not None:
+            if (making := self._catalog.builds.get(name)) is not None:
                 self._catalog.abandon(making)
             self._catalog.clear_leftovers()
 
-    def busy(self, making: Making) -> bool:
+    def busy(self, making: ViewBuild) -> bool:
         """Whether somebody is at a build: another process that lives, or another thread of this one."""
         return making.owned and (making.pid != os.getpid() or making.name in self._active)
 
-    def _advance(self, name: str, number: int) -> Making | None:
+    def _advance(self, name: str, number: int) -> ViewBuild | None:
         """Take one chunk in; None if there was none left to take."""
         with self._lock.held():
-            build = build_of(self._required(name, number))
-            if build.complete:
+            build = planned_build(self._required(name, number))
+            if build.is_complete:
                 return None
             self._epochs.advance(maintained(self._catalog), build, self.chunk)
             return self._required(name, number)
 
-    def _required(self, name: str, number: int) -> Making:
-        making = self._catalog.making.get(name)
+    def _required(self, name: str, number: int) -> ViewBuild:
+        making = self._catalog.builds.get(name)
         if making is None or making.number != number:
             raise BuildFailed(name=name, reason="it was dropped meanwhile")
         if making.failed:
@@ -156,20 +158,20 @@ class Builder:
         if making.replaces:
             with pinned(self._store) as pin:
                 try:
-                    self._compare(making.draft, pin, say)
+                    self._compare(making.unpublished, pin, say)
                 except BuildFailed as error:
                     with self._lock.held():
                         self._required(name, number)
-                        construction.failed(self._store, name, error.reason)
+                        construction.give_up(self._store, name, error.reason)
                     raise
         with self._lock.held():
             self._required(name, number)
             faults.point("build.publish")
-            self._catalog.publish(making.draft)
+            self._catalog.publish(making.unpublished)
             faults.point("build.published")
             self._catalog.clear_leftovers()
 
-    def _compare(self, draft: Draft, pin: Pin, say: Say) -> None:
+    def _compare(self, draft: UnpublishedViews, pin: Pin, say: Say) -> None:
         for view in draft.views:
             say(Step(f"verifying {view.name}"))
             report = verify(self._spark(), self._store, view, self._catalog.query(view, draft.views), pin)
@@ -179,15 +181,15 @@ class Builder:
 
     # builds that were left
 
-    def left(self) -> list[Making]:
+    def left(self) -> list[ViewBuild]:
         """Builds that nobody is at any more."""
-        return [m for m in self._catalog.making.values() if not self.busy(m) and not m.failed]
+        return [m for m in self._catalog.builds.values() if not self.busy(m) and not m.failed]
 
     def take_over(self, name: str) -> None:
         with self._lock.held():
-            self._catalog.own(name, construction.owner())
+            self._catalog.own(name, construction.this_owner())
 
-    def step(self, build: Making, say: Say) -> None:
+    def step(self, build: ViewBuild, say: Say) -> None:
         """Take one chunk of a build in, or publish it when there is none left."""
         name, number = build.name, build.number
         with contextlib.suppress(BuildFailed):  # it stays visible, with its reason

@@ -116,7 +116,7 @@ class Runner:
         with self._lock.held():
             if self._taken(wanted.name, wanted.if_not_exists):
                 return
-            if wanted.name in self._catalog.making:
+            if wanted.name in self._catalog.builds:
                 raise BeingBuilt(name=wanted.name, how="as a view; choose another name, or drop that")
             for column in wanted.columns:
                 types.arrow(column.type)
@@ -130,11 +130,11 @@ class Runner:
 
     def _drop(self, wanted: Drop) -> None:
         known = self._catalog.views if wanted.kind == "view" else self._catalog.tables
-        coming = wanted.kind == "view" and wanted.name in self._catalog.making
+        coming = wanted.kind == "view" and wanted.name in self._catalog.builds
         if wanted.name not in known and not coming and wanted.if_exists:
             return
-        for making in self._catalog.making.values():
-            if wanted.name != making.name and wanted.name in {v.name for v in making.draft.views}:
+        for making in self._catalog.builds.values():
+            if wanted.name != making.name and wanted.name in {v.name for v in making.unpublished.views}:
                 raise BeingBuilt(name=wanted.name, how=f"again, with {making.name!r}; wait for it, or drop that")
         if coming:
             self._builder.forget(wanted.name)
@@ -188,7 +188,7 @@ class Runner:
         if len(made) < 2 or not self._builder.few(made):
             return 0
         with self._lock.held():
-            if self._catalog.version != version or self._catalog.making:
+            if self._catalog.version != version or self._catalog.builds:
                 return 0
             try:
                 self._builder.start(made, False, self._say)
@@ -209,15 +209,17 @@ class Runner:
     def _refuse_while_building(self, views: list[ViewDef]) -> None:
         """Views that are being built were planned over others as these are: neither may change the other's."""
         names = {v.name for v in views}
-        for making in self._catalog.making.values():
-            theirs = {v.name for v in making.draft.views}
-            used = {u for v in views for u in v.uses} & theirs | {u for v in making.draft.views for u in v.uses} & names
+        for making in self._catalog.builds.values():
+            theirs = {v.name for v in making.unpublished.views}
+            used = {u for v in views for u in v.uses} & theirs | {
+                u for v in making.unpublished.views for u in v.uses
+            } & names
             if not making.failed and (used or theirs & names):
                 raise BeingBuilt(name=making.name, how="and one of them reads the other; wait for it, or drop it")
 
     def _taken_over(self, wanted: CreateView) -> int | None:
         """The build of the same view that was left, with which the statement goes on, if there is one."""
-        making = self._catalog.making.get(wanted.name)
+        making = self._catalog.builds.get(wanted.name)
         if making is None:
             return None
         if making.failed:
@@ -225,7 +227,7 @@ class Runner:
             return None
         if self._builder.busy(making):
             raise BeingBuilt(name=wanted.name, how=f"by process {making.pid}; wait for it or stop it", pid=making.pid)
-        begun = making.draft.views[0]
+        begun = making.unpublished.views[0]
         if (begun.sql, begun.refresh, making.replaces) != (wanted.query_sql, wanted.refresh, self._replaces(wanted)):
             how = f"with another definition; refresh to finish it, or DROP VIEW {wanted.name}"
             raise BeingBuilt(name=wanted.name, how=how)

@@ -103,6 +103,6 @@ class Repairer:
     def _give_up_builds(self, found: Sequence[Finding], lost: Collection[int], log: bool) -> None:
         """Builds whose states are damaged, or that need a log that is: they are begun anew by their users."""
         wrong = {f.place[2] for f in found if f.place[0] in ("mark", "undo")} | set(lost)
-        for making in self._catalog.making.values():
-            if not making.failed and (log or wrong & set(making.draft.numbers)):
-                construction.failed(self._store, making.name, GIVEN_UP)
+        for making in self._catalog.builds.values():
+            if not making.failed and (log or wrong & set(making.unpublished.numbers)):
+                construction.give_up(self._store, making.name, GIVEN_UP)

@@ -89,7 +89,7 @@ def status(store: Store, catalog: Catalog) -> Status:
                 "failures": list(m.failures),
                 "failed": m.failed,
             }
-            for m in sorted(catalog.making.values(), key=lambda m: m.name)
+            for m in sorted(catalog.builds.values(), key=lambda m: m.name)
         ],
         epochs=[to_builtins(e) for e in epochs],
     )

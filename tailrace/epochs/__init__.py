@@ -1,1 +1,1 @@
-"""Epochs: intent, work, commit, and recovery after a crash."""
+"""Runs epochs: intent, work, commit, and recovery after a crash."""

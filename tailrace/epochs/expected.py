@@ -1,6 +1,6 @@
-"""Views built anew in a scratch store, to compare what is maintained with what it should be.
+"""Rebuilds views in a scratch store, so that an audit can compare the maintained states with the expected ones.
 
-state = rule(tables at a cut)        of every state of the views, with nothing there before
+expected state = rule(tables at a cut), starting from an empty state        for every state of the views
 """
 
 from __future__ import annotations
@@ -20,34 +20,35 @@ from tailrace.task.assignment import Assignment
 
 
 class ExpectedStates(Epochs):
-    """Fills the empty shards of a scratch store; in the same ways as views are built, so memory is that of a chunk."""
+    """Fills the empty shards of a scratch store. Large views are built chunk by chunk, to bound memory."""
 
     def __init__(self, scratch: Store, spark: Callable[[], SparkSession]) -> None:
         super().__init__(scratch, Unlocked(), spark)
 
     def run(self, maintained: Maintained, cut: Cut) -> int:
-        """Fill views and their states from the tables at a cut; the epoch at which they can be read."""
-        large = self._size(maintained) > construction.AT_ONCE
-        chunked = [v for v in maintained.views if large and v.plan.is_chunked]
+        """Builds views and their states from the tables at a cut. Returns the epoch at which they are readable."""
+        is_large = self._count_input(maintained) > construction.AT_ONCE
+        chunked = [v for v in maintained.views if is_large and v.plan.is_chunked]
         rest = [v for v in maintained.views if v not in chunked]
-        epoch = self._in_chunks(replace(maintained, views=chunked), cut) if chunked else 0
+        epoch = self._build_in_chunks(replace(maintained, views=chunked), cut) if chunked else 0
         if rest:
-            epoch, only = epoch + 1, replace(maintained, views=rest)
+            epoch, unchunked = epoch + 1, replace(maintained, views=rest)
             work = Assignment(epoch, epoch, None, cut, maintained.states_of(chunked))
-            self._work(work, only, None, self._size(only))
+            self._run_job(work, unchunked, None, self._count_input(unchunked))
         return epoch
 
-    def _in_chunks(self, maintained: Maintained, cut: Cut) -> int:
-        read = sorted({number for view in maintained.views for number in view.plan.tables})
-        order = construction.order(read, {n: self._store.count(maintained.tables[n]) for n in read})
-        listed = [maintained.tables[n] for n in order]
+    def _build_in_chunks(self, maintained: Maintained, cut: Cut) -> int:
+        """Builds views with one epoch per chunk. Returns the last epoch."""
+        numbers = sorted({number for view in maintained.views for number in view.plan.tables})
+        order = construction.sort_tables(numbers, {n: self._store.count(maintained.tables[n]) for n in numbers})
+        tables = [maintained.tables[n] for n in order]
         loaded: Bounds = {}
         epoch = 0
-        while chunk := next_chunk(self._store, listed, loaded, construction.CHUNK, construction.CHUNK_BYTES):
-            coming, rows = chunk
+        while chunk := next_chunk(self._store, tables, loaded, construction.CHUNK, construction.CHUNK_BYTES):
+            new_bounds, rows = chunk
             epoch += 1
-            work = Assignment(epoch, epoch - 1, cut, cut, part=Part(loaded, coming))
-            concerned = frozenset(n for n, bounds in coming.items() if loaded.get(n) != bounds)
-            self._work(work, maintained, concerned if loaded else None, rows, "rebuild")
-            loaded = coming
+            work = Assignment(epoch, epoch - 1, cut, cut, part=Part(loaded, new_bounds))
+            changed = frozenset(n for n, bounds in new_bounds.items() if loaded.get(n) != bounds)
+            self._run_job(work, maintained, changed if loaded else None, rows, "rebuild")
+            loaded = new_bounds
         return epoch

@@ -1,71 +1,70 @@
-"""What is maintained: the tables, views and states of a catalog, as epochs see them."""
+"""The input of an epoch: the tables, views, states and builds of a catalog, with physical plans."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tailrace.catalog.catalog import Catalog, Making
-from tailrace.catalog.construction import Build
+from tailrace.catalog.catalog import Catalog, ViewBuild
+from tailrace.catalog.construction import PlannedBuild
 from tailrace.catalog.definition import ViewDef
 from tailrace.codec.schema import TableDef
-from tailrace.epochs.recompute import Chosen
+from tailrace.epochs.recompute import RecomputableView
 from tailrace.plan.physical.physical_plan import ViewSink
 
 
 @dataclass(frozen=True)
 class Maintained:
-    """All that is maintained: tables by id, views, and the number of every state by its fingerprint.
+    """Everything that an epoch maintains: tables by id, views, and the number of each state by its fingerprint.
 
-    `views` go by deltas always; for those in `chosen` each epoch decides; `builds` are on their way.
+    `views` are always maintained by deltas. For `recomputable` views each epoch chooses. `builds` are being built.
     """
 
     tables: Mapping[int, TableDef]
     views: Sequence[ViewSink]
     states: Mapping[str, int]
-    chosen: Sequence[Chosen] = ()
-    builds: Sequence[Build] = ()
+    recomputable: Sequence[RecomputableView] = ()
+    builds: Sequence[PlannedBuild] = ()
 
     @property
     def count(self) -> int:
-        return len(self.views) + len(self.chosen)
+        return len(self.views) + len(self.recomputable)
 
     def states_of(self, views: Sequence[ViewSink]) -> frozenset[int]:
-        """The states that these views keep, their own rows not among them."""
+        """The states that the views keep, without the view rows."""
         return frozenset(self.states[p] for view in views for p in view.plan.fingerprints)
 
 
 def maintained(catalog: Catalog) -> Maintained:
-    """All tables, views and states."""
+    """All tables, views and states of a catalog, and its builds that have not failed."""
     views = list(catalog.views.values())
-    always = sinks([v for v in views if v.refresh == "incremental"])
+    incremental = sinks([v for v in views if v.refresh == "incremental"])
     tables = {t.id: t for t in catalog.tables.values()}
-    decided = [chosen(catalog, v) for v in views if v.refresh != "incremental"]
-    under_way = [build_of(m) for m in catalog.making.values() if not m.failed]
-    return Maintained(tables, always, catalog.states, decided, under_way)
+    recomputable = [recomputable_view(catalog, v) for v in views if v.refresh != "incremental"]
+    builds = [planned_build(b) for b in catalog.builds.values() if not b.failed]
+    return Maintained(tables, incremental, catalog.states, recomputable, builds)
 
 
 def sinks(views: Sequence[ViewDef]) -> list[ViewSink]:
-    """Those of the views that are kept by deltas, as epochs see them."""
+    """The sinks of those views that have a physical plan."""
     return [v.sink for v in views if v.sink is not None]
 
 
-def build_of(making: Making) -> Build:
-    """A build as epochs carry it along."""
-    return Build(
-        making.name,
-        tuple(sinks(making.draft.views)),
-        making.draft.states,
-        making.tables,
-        making.loaded,
-        making.rows,
-        making.total,
+def planned_build(build: ViewBuild) -> PlannedBuild:
+    return PlannedBuild(
+        build.name,
+        tuple(sinks(build.unpublished.views)),
+        build.unpublished.states,
+        build.tables,
+        build.loaded,
+        build.rows,
+        build.total,
     )
 
 
-def chosen(catalog: Catalog, view: ViewDef, others: Sequence[ViewDef] = ()) -> Chosen:
-    """A view with its query and, unless it is always recomputed, its plan."""
-    return Chosen(
+def recomputable_view(catalog: Catalog, view: ViewDef, others: Sequence[ViewDef] = ()) -> RecomputableView:
+    """A view with its query and, unless it is always recomputed, its sink. `others` are unpublished views."""
+    return RecomputableView(
         view.name,
         view.state,
         view.tables,

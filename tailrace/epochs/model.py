@@ -1,4 +1,4 @@
-"""Epochs as plain data: what is maintained, what one is to do, and what it did."""
+"""Epochs as plain data: the stored intent of an epoch, and the result of a refresh."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tailrace.plan.policy import Way
 from tailrace.store.base import Cut
 from tailrace.store.documents import Count, Document, Kind, Number
 
-LARGEST = 5_000_000  # operations that one epoch takes on at most
+LARGEST = 5_000_000  # maximum number of operations per epoch
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """What a refresh did. `operations` is 0 and `number` the last one's when there was nothing to do.
+    """What a refresh did. If there were no changes, `operations` is 0 and `number` is that of the last epoch.
 
-    `refreshed` says of each view that may be recomputed, and had something to do, what was done and why.
+    `refreshed` says how each view with policy `auto` or `full` was refreshed and why, if its tables changed.
     """
 
     number: int
@@ -35,10 +35,10 @@ class Epoch:
 
 
 class Intent(Document, frozen=True):
-    """An epoch that has begun: its end, how views with a choice are refreshed, and the chunk that a build loads.
+    """An epoch that has begun: its end, how each recomputable view is refreshed, and the chunk that a build loads.
 
-    `again` are the states of views that are recomputed whatever their policy, to repair them. The intent is durable:
-    an epoch that is tried again does the same. `term` is that of the epoch lock under which it runs.
+    `again` are the states of views to repair: they are recomputed whatever their policy. The intent is durable, so
+    a retried epoch makes the same choices. `term` is the term of the epoch lock under which the epoch runs.
     """
 
     epoch: Count
@@ -53,7 +53,7 @@ class Intent(Document, frozen=True):
         return all(len(part) == nodes for part in (self.end.offsets, *bounds))
 
     def recomputes(self, view: str) -> bool:
-        """Whether this epoch recomputes a view by choice."""
+        """Whether this epoch has chosen to recompute a view."""
         return view in self.ways and self.ways[view].taken == "recomputed"
 
 

@@ -1,8 +1,8 @@
-"""Views that are recomputed by Spark as their SQL stands.
+"""Recomputes a view by running its SQL on Spark.
 
     V_new = query(tables at the end of the epoch)        written: V_new - V_old, shard by shard
 
-Only the view's own rows are state.
+The view's rows are its only state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tailrace.plan.physical.estimate import OVERHEAD, estimate
 from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.plan.policy import Way
 from tailrace.rules.sink import Sink
-from tailrace.spark.compile import REPORTED
+from tailrace.spark.flows import REPORT_FIELDS
 from tailrace.spark.fragments import Fragment
 from tailrace.spark.frames import query_rows
 from tailrace.spark.stages import Stages
@@ -28,10 +28,10 @@ from tailrace.types import Column
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A view that may be recomputed: its query, and its plan if deltas are a choice (`sink`).
+class RecomputableView:
+    """A view with policy `auto` or `full`: its query and, if deltas can maintain it, its physical plan (`sink`).
 
-    Without a plan `reason` says why it has none.
+    If there is no plan, `reason` says why.
     """
 
     name: str
@@ -44,19 +44,19 @@ class Chosen:
     sink: ViewSink | None
     reason: str
 
-    def way(self, operations: dict[int, int], rows: dict[int, int], overhead: int = OVERHEAD) -> Way:
-        """How to bring it up to date over an epoch with these operations on tables with these rows."""
+    def choose_way(self, operations: dict[int, int], rows: dict[int, int], overhead: int = OVERHEAD) -> Way:
+        """Chooses deltas or recomputation by estimated cost, given each table's operations and rows."""
         if self.sink is None:
             return Way("recomputed", self.reason)
         return estimate(self.sink.plan, operations, rows, overhead).way
 
 
-def replaced(spark: SparkSession, store: Store, stages: Stages, view: Chosen, cut: Cut) -> DataFrame:
-    """A frame that stores the view's query at a cut in place of what the view holds."""
+def replacing_frame(spark: SparkSession, store: Store, stages: Stages, view: RecomputableView, cut: Cut) -> DataFrame:
+    """The frame that, when run, replaces the view's rows by the result of its query at a cut."""
     names = [column(i) for i in range(len(view.columns))]
-    shard = stages.shard([column(p) for p in view.place])
+    shard = stages.shard_sql([column(p) for p in view.place])
     rows = query_rows(spark, store, view.query, cut).toDF(*names).selectExpr(*names, f"1L AS {WEIGHT}", shard)
     placed = rows.coalesce(1) if stages.single else stages.shuffle(rows)
-    fed = Fragment(placed, (), (*delta_fields(view.columns), (SHARD, "int")))
-    keep = Keep(Sink(view.state, view.columns, view.key, store.key_limit), (fed.schema,), ((),), stages.shards)
-    return stages.run([Fragment(keep, (fed,), REPORTED)])
+    source = Fragment(placed, (), (*delta_fields(view.columns), (SHARD, "int")))
+    keep = Keep(Sink(view.state, view.columns, view.key, store.key_limit), (source.schema,), ((),), stages.shards)
+    return stages.to_frame([Fragment(keep, (source,), REPORT_FIELDS)])

@@ -1,1 +1,1 @@
-"""The driver side of Spark: the session, DataFrames over the store, and plans compiled into jobs."""
+"""The Spark driver: the session, DataFrames over the store, and the compiler from plans to jobs."""

@@ -1,15 +1,12 @@
-"""From plan nodes to one DataFrame per job, which applies the deltas of all views when Spark runs it.
+"""Compiles the plans of all views into one DataFrame. Running it applies the deltas of one epoch.
 
-A delta on its way is a fragment, that is, operators of a task (`program.py`), or a Spark frame. Linear operators
-go on in the task where their expressions can be evaluated there, else in Spark. An operator with state is always in
-a task. Rows go to other tasks only where the placement changes; a small epoch has one task for all that needs no
-Spark in between.
+Each plan node becomes a flow (`spark/flows.py`): a fragment of a task program (`task/program.py`) or a Spark frame.
+In a small epoch all views whose operators need no Spark run in a single task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -17,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tailrace import types
 from tailrace.codec.schema import TableDef
-from tailrace.delta import SHARD, WEIGHED, WEIGHT, Fields, column, delta_fields
+from tailrace.delta import WEIGHED, WEIGHT, Fields, column, delta_fields
 from tailrace.plan.nodes import (
     Aggregate,
     Filter,
@@ -42,21 +39,20 @@ from tailrace.plan.physical.zones import placement
 from tailrace.rules.affected import LIVE, Affected, Outputs
 from tailrace.rules.aggregate import Accumulate
 from tailrace.rules.arranged import Arranged
-from tailrace.rules.arrow import compiled
-from tailrace.rules.before import Rule
 from tailrace.rules.extremes import Values
 from tailrace.rules.join import Arrange, JoinRule, Lookup
 from tailrace.rules.sink import Sink
 from tailrace.rules.topk import First
 from tailrace.spark import windowing
+from tailrace.spark.flows import REPORT_FIELDS, Flow, FlowOperators, to_fragment
 from tailrace.spark.fragments import Fragment
 from tailrace.spark.stages import Stages
 from tailrace.task.fanout import FanOut, Selection, group_selections
-from tailrace.task.program import Keep, Merge, Read, ReadTotals, Seed, Select, Settle, Where
+from tailrace.task.program import Keep, Merge, Read, ReadTotals, Seed
 from tailrace.task.totals import Total, Totals
 from tailrace.types import is_scalar
 
-# For each side: whether rows with a NULL join key never show in the result
+# Join kind to (left, right): whether the result never contains that side's rows with a NULL join key.
 DROPS_NULLS = {
     "inner": (True, True),
     "semi": (True, True),
@@ -66,25 +62,13 @@ DROPS_NULLS = {
     "full": (False, False),
 }
 
-REPORTED: Fields = (("state", "bigint"), ("rows", "bigint"))  # what a sink gives
-Item = tuple[str, str, str]  # an expression, the name and the type of its column
-
-
-@dataclass(frozen=True)
-class Flow:
-    """A delta on its way, and the positions whose hash says in which task its rows are (None: anywhere)."""
-
-    at: Fragment | DataFrame
-    fields: Fields
-    by: tuple[int, ...] | None
-
 
 class Compiler:
     """Compiles the views of one store.
 
-    `touched` are the ids of tables with changes, None for all of them. `blank`: views are built, from nothing.
-    `reusable` says whether the frames may be run for other epochs too: one with a shuffle may not, because
-    Spark would answer it from the files of the epoch before.
+    `touched` are the ids of the tables with changes; None means all tables. `blank` means that the views are
+    computed from empty states. `reusable` says whether the frame may run again for later epochs. A frame with a
+    shuffle may not: Spark would reuse the shuffle files of the first run.
     """
 
     def __init__(
@@ -96,28 +80,27 @@ class Compiler:
         *,
         blank: bool,
     ) -> None:
-        self._stages, self._tables = stages, tables
+        self._stages, self._flows, self._tables = stages, FlowOperators(stages), tables
         self._states, self._touched, self._blank = states, touched, blank
         self._limit = stages.store.key_limit
         self._deltas: dict[tuple[str, bool], Flow | None] = {}
-        self._kept_aside: dict[int, Fragment] = {}  # arrangements that no view's rows go through, by state
+        self._arrangement_sinks: dict[int, Fragment] = {}  # by state; updates that `_look_up` keeps out of the join
         self.reusable = stages.single
 
-    def sinks(self, views: Sequence[ViewSink]) -> DataFrame | None:
-        """One frame that applies the deltas of all views; None when nothing can have changed.
+    def compile_views(self, views: Sequence[ViewSink]) -> DataFrame | None:
+        """The frame that applies the deltas of all views; None if no table of a view has changed.
 
-        Views whose tasks read all they need themselves share one program, and so all they have in common.
+        Fragments that read only the store share one program, so each common operator runs once.
         """
         changed = [v for v in views if self._touched is None or v.plan.tables & self._touched]
-        shared = group_selections(changed, anywhere=self._stages.single)
-        apart = {selection.view.state for selections in shared for selection in selections}
-        found = [self._fanned_out(selections) for selections in shared]
-        found += [f for v in changed if v.state not in apart and (f := self._sink(v)) is not None]
-        found += self._kept_aside.values()
-        alone = [f for f in found if not f.is_fed]
-        frames = [self._stages.run([f]) for f in found if f.is_fed]
-        if alone:
-            frames.append(self._stages.run(alone))
+        selection_groups = group_selections(changed, anywhere=self._stages.single)
+        grouped = {selection.view.state for selections in selection_groups for selection in selections}
+        sinks = [self._fan_out(selections) for selections in selection_groups]
+        sinks += [sink for v in changed if v.state not in grouped and (sink := self._sink(v)) is not None]
+        sinks += self._arrangement_sinks.values()
+        frames = [self._stages.to_frame([sink]) for sink in sinks if sink.is_fed]
+        if store_only := [sink for sink in sinks if not sink.is_fed]:
+            frames.append(self._stages.to_frame(store_only))
         return reduce(DataFrame.union, frames) if frames else None
 
     def _sink(self, view: ViewSink) -> Fragment | None:
@@ -125,34 +108,36 @@ class Compiler:
         if delta is None:
             return None
         rule = Sink(view.state, view.plan.columns, view.plan.key, self._limit)
-        return self._kept(rule, [(delta, view.plan.place)], REPORTED)
+        return self._flows.apply_rule(rule, [(delta, view.plan.place)], REPORT_FIELDS)
 
-    def _fanned_out(self, selections: Sequence[Selection]) -> Fragment:
-        one = selections[0]
-        delta = self.delta(one.scan)
+    def _fan_out(self, selections: Sequence[Selection]) -> Fragment:
+        """One operator that applies a table's delta to all views that differ only in their conditions."""
+        first = selections[0]
+        delta = self.delta(first.scan)
         assert delta is not None
-        plan, items = one.view.plan, tuple(column(p) for p in one.items)
+        plan, items = first.view.plan, tuple(column(p) for p in first.items)
         views = tuple((s.view.state, s.conditions) for s in selections)
         fan_out = FanOut(Sink(0, plan.columns, plan.key, self._limit), items, plan.place, views, self._stages.shards)
-        return Fragment(fan_out, (self._fragment(delta),), REPORTED)
+        return Fragment(fan_out, (to_fragment(delta),), REPORT_FIELDS)
 
     def delta(self, node: Node, *, net: bool = True) -> Flow | None:
-        """The node's delta over the epoch's range; None if none of its tables changed.
+        """The node's delta in the epoch; None if none of its tables changed.
 
-        Without `net` rows that cancel out may stay in it: for one that is only going to be summed.
+        Without `net` the delta may contain rows that cancel out. That is enough if it is only summed.
         """
-        asked = node.fingerprint, net or isinstance(node, arrangements.Stateful)  # one with state stands once
-        if asked not in self._deltas:
-            self._deltas[asked] = self._delta(node, net)
-        return self._deltas[asked]
+        # A stateful operator must be compiled once only: it ignores `net`.
+        cache_key = node.fingerprint, net or isinstance(node, arrangements.Stateful)
+        if cache_key not in self._deltas:
+            self._deltas[cache_key] = self._compile_node(node, net)
+        return self._deltas[cache_key]
 
-    def _delta(self, node: Node, net: bool) -> Flow | None:
+    def _compile_node(self, node: Node, net: bool) -> Flow | None:
         match node:
             case Scan():
                 return self._scan(node, net)
             case Filter():
                 delta = self.delta(node.input, net=net)
-                return delta and self._where(delta, node.condition)
+                return delta and self._flows.filter(delta, node.condition)
             case Project():
                 delta = self.delta(node.input, net=net)
                 return delta and self._project(node, delta)
@@ -162,81 +147,18 @@ class Compiler:
                 delta = self.delta(node.input, net=net)
                 return delta and self._generate(node, delta)
             case UnionAll():
-                return self._union([d for b in node.branches if (d := self.delta(b, net=net)) is not None])
+                return self._flows.union([d for b in node.branches if (d := self.delta(b, net=net)) is not None])
             case Join():
                 return self._join(node)
             case Aggregate():
-                return self._affected(node) if arrangements.is_generic(node) else self._aggregate(node)
+                return self._generic_aggregate(node) if arrangements.is_generic(node) else self._aggregate(node)
             case Window():
                 return self._window(node)
             case TopK():
                 return self._top(node)
         raise NotImplementedError(type(node).__name__)
 
-    # where a delta is
-
-    def _frame(self, flow: Flow) -> DataFrame:
-        return flow.at if isinstance(flow.at, DataFrame) else self._stages.run([flow.at])
-
-    @staticmethod
-    def _fragment(flow: Flow) -> Fragment:
-        return flow.at if isinstance(flow.at, Fragment) else Fragment(flow.at, (), flow.fields)
-
-    def _kept(self, rule: Rule, inputs: Sequence[tuple[Flow, Sequence[int]]], fields: Fields) -> Fragment:
-        """A rule on deltas, each placed by some of its columns."""
-        moving = [flow for flow, _ in inputs if not self._fragment(flow).is_empty]
-        placed = [self._placed(flow, by, len(moving) == 1) for flow, by in inputs]
-        by = tuple(tuple(flow.fields[p][0] for p in positions) for flow, positions in inputs)
-        schemas = tuple(p.schema for p in placed)
-        operator = Settle if isinstance(rule, Outputs) else Keep
-        return Fragment(operator(rule, schemas, by, self._stages.shards), tuple(placed), fields)
-
-    def _placed(self, flow: Flow, by: Sequence[int], only: bool) -> Fragment:
-        """The delta in the tasks of its shards.
-
-        A task finds the shard of a row itself, unless its columns are such that only Spark can hash them.
-        """
-        there = self._stages.single or (only and flow.by == tuple(by)) or self._fragment(flow).is_empty
-        names = tuple(flow.fields[p][0] for p in by)
-        if all(is_scalar(flow.fields[p][1]) for p in by):
-            if there:
-                return self._fragment(flow)
-            if isinstance(flow.at, Fragment):
-                return self._stages.sent(flow.at, names, shuffled=only)
-        rows = self._frame(flow).selectExpr("*", self._stages.shard(names))
-        if only and not there:
-            rows = self._stages.shuffle(rows)
-        return Fragment(rows, (), (*flow.fields, (SHARD, "int")))
-
     # linear operators
-
-    def _where(self, flow: Flow, condition: str) -> Flow:
-        if isinstance(flow.at, Fragment):
-            found = compiled.compile(condition, dict(flow.fields), "boolean")
-            if found is not None:
-                return Flow(Fragment(Where(found), (flow.at,), flow.fields), flow.fields, flow.by)
-        return Flow(self._frame(flow).where(condition), flow.fields, flow.by)
-
-    def _select(self, flow: Flow, items: Sequence[Item], by: tuple[int, ...] | None) -> Flow:
-        """One column per item, and the weight."""
-        fields = (*((name, kind) for _, name, kind in items), WEIGHED)
-        if isinstance(flow.at, Fragment):
-            found = [(name, compiled.compile(text, dict(flow.fields), kind)) for text, name, kind in items]
-            picked = tuple((name, e) for name, e in found if e is not None)
-            if len(picked) == len(items):
-                return Flow(Fragment(Select(picked), (flow.at,), fields), fields, by)
-        named = [f"{text} AS {name}" for text, name, _ in items]
-        return Flow(self._frame(flow).selectExpr(*named, WEIGHT), fields, by)
-
-    def _union(self, flows: Sequence[Flow]) -> Flow | None:
-        if not flows:
-            return None
-        if all(isinstance(f.at, Fragment) for f in flows) and (
-            self._stages.single or not any(self._fragment(f).is_fed for f in flows)
-        ):
-            merged = Fragment(Merge(), tuple(self._fragment(f) for f in flows), flows[0].fields)
-            return Flow(merged, flows[0].fields, None)
-        return Flow(self._stages.merge([self._frame(f) for f in flows]), flows[0].fields, None)
 
     def _scan(self, node: Scan, net: bool) -> Flow | None:
         if self._touched is not None and node.table_id not in self._touched:
@@ -246,31 +168,31 @@ class Compiler:
         return Flow(Fragment(read, (), fields), fields, placement(node))
 
     def _project(self, node: Project, delta: Flow) -> Flow:
-        moved = {column_of(e): i for i, e in reversed(list(enumerate(node.expressions)))}
-        by = None
-        if delta.by is not None and all(p in moved for p in delta.by):
-            by = tuple(moved[p] for p in delta.by)
+        new_positions = {column_of(e): i for i, e in reversed(list(enumerate(node.expressions)))}
+        placed_by = None
+        if delta.placed_by is not None and all(p in new_positions for p in delta.placed_by):
+            placed_by = tuple(new_positions[p] for p in delta.placed_by)
         named = zip(node.expressions, node.columns, strict=True)
-        return self._select(delta, [(e, column(i), c.type) for i, (e, c) in enumerate(named)], by)
+        return self._flows.select(delta, [(e, column(i), c.type) for i, (e, c) in enumerate(named)], placed_by)
 
     def _one_row(self) -> Flow | None:
-        """The row is there from the beginning, and nothing ever happens to it."""
+        """A constant row: inserted when a view is built, never changed afterwards."""
         if not self._blank:
             return None
         return Flow(self._stages.spark.range(0, 1, 1, 1).selectExpr(f"1L AS {WEIGHT}"), (WEIGHED,), None)
 
     def _generate(self, node: Generate, delta: Flow) -> Flow:
-        """ΔG(A) = G(ΔA): what is made of a row has the row's weight, and is where the row is."""
+        """ΔG(A) = G(ΔA): generated rows have the weight and the task of their input row."""
         width = len(node.input.columns)
-        made = ", ".join(column(width + i) for i in range(len(node.output)))
-        kept = [column(i) for i in range(width)]
-        rows = self._frame(delta).selectExpr(*kept, f"{node.generator} AS ({made})", WEIGHT)
-        return Flow(rows, delta_fields(node.columns), delta.by)
+        generated = ", ".join(column(width + i) for i in range(len(node.output)))
+        copied = [column(i) for i in range(width)]
+        rows = self._flows.to_frame(delta).selectExpr(*copied, f"{node.generator} AS ({generated})", WEIGHT)
+        return Flow(rows, delta_fields(node.columns), delta.placed_by)
 
     # operators with state
 
     def _arranged(self, arrangement: Arrangement, node: Node, by: Key) -> Arranged:
-        """The state that holds the rows of a node, sorted by some columns."""
+        """The state that holds a node's rows, sorted by the columns `by`."""
         return Arranged(self._states[arrangement.fingerprint], node.columns, node.key, by, self._limit)
 
     def _join(self, node: Join) -> Flow | None:
@@ -280,10 +202,11 @@ class Compiler:
             return None
         inputs = []
         for number, on in enumerate((node.left_on, node.right_on)):
-            flow = deltas[number] or self._nothing(sides[number])
-            if DROPS_NULLS[node.kind][number]:
-                there = [f"{column(p)} IS NOT NULL" for p, safe in zip(on, node.null_safe, strict=True) if not safe]
-                flow = self._where(flow, " AND ".join(there)) if there and deltas[number] is not None else flow
+            delta = deltas[number]
+            flow = delta or self._empty_delta(sides[number])
+            if DROPS_NULLS[node.kind][number] and delta is not None:
+                not_null = [f"{column(p)} IS NOT NULL" for p, safe in zip(on, node.null_safe, strict=True) if not safe]
+                flow = self._flows.filter(flow, " AND ".join(not_null)) if not_null else flow
             inputs.append((flow, on))
         left, right = arrangements.join_arrangements(node)
         rule = JoinRule(
@@ -294,34 +217,38 @@ class Compiler:
         )
         fields = delta_fields(node.columns)
         for number, other in ((0, 1), (1, 0)):
-            if deltas[other] is None and self._stays(node, sides[number], inputs[number][0]):
-                return self._looked_up(rule, number, *inputs[number], fields)
-        return Flow(self._kept(rule, inputs, fields), fields, placement(node))
+            if deltas[other] is None and self._can_look_up(node, sides[number], inputs[number][0]):
+                return self._look_up(rule, number, *inputs[number], fields)
+        return Flow(self._flows.apply_rule(rule, inputs, fields), fields, placement(node))
 
-    def _stays(self, node: Join, side: Node, flow: Flow) -> bool:
-        """Whether the changes of one side, if the other has none, are joined where they are.
+    def _can_look_up(self, node: Join, side: Node, flow: Flow) -> bool:
+        """Whether `side`, if only it changed, is joined by lookups from the tasks that read its delta.
 
-        They are read twice then, for the join and for the arrangement, so it must be cheap to have them.
+        Its delta is then computed twice, for the join and for its arrangement, so it must be stateless.
         """
-        if self._stages.single or node.kind != "inner" or not isinstance(flow.at, Fragment) or flow.at.is_fed:
+        if self._stages.single or node.kind != "inner" or not isinstance(flow.source, Fragment) or flow.source.is_fed:
             return False
         on = node.left_on if side is node.left else node.right_on
-        simple = not any(isinstance(n, arrangements.Stateful) for n in walk(side))
-        return simple and bool(on) and all(is_scalar(side.columns[p].type) for p in on)
+        is_stateless = not any(isinstance(n, arrangements.Stateful) for n in walk(side))
+        return is_stateless and bool(on) and all(is_scalar(side.columns[p].type) for p in on)
 
-    def _looked_up(self, rule: JoinRule, number: int, flow: Flow, on: Sequence[int], fields: Fields) -> Flow:
+    def _look_up(self, rule: JoinRule, number: int, flow: Flow, on: Sequence[int], fields: Fields) -> Flow:
+        """ΔA⋈B_old without moving ΔA: each task reads B from the shards of its join keys.
+
+        Side `number` (0 left, 1 right) is the one that changed. Only the update of its arrangement is exchanged.
+        """
         arranged = (rule.left, rule.right)[number]
-        if arranged.state not in self._kept_aside:
-            self._kept_aside[arranged.state] = self._kept(Arrange(arranged), [(flow, on)], REPORTED)
-        changed, names = self._fragment(flow), tuple(flow.fields[p][0] for p in on)
+        if arranged.state not in self._arrangement_sinks:
+            update = self._flows.apply_rule(Arrange(arranged), [(flow, on)], REPORT_FIELDS)
+            self._arrangement_sinks[arranged.state] = update
+        delta, names = to_fragment(flow), tuple(flow.fields[p][0] for p in on)
         lookup = Lookup(rule, "left" if number else "right")
-        joined = Fragment(Keep(lookup, (changed.schema,), (names,), self._stages.shards), (changed,), fields)
-        before = len(rule.left.columns) if number else 0
-        return Flow(joined, fields, None if flow.by is None else tuple(before + p for p in flow.by))
+        joined = Fragment(Keep(lookup, (delta.schema,), (names,), self._stages.shards), (delta,), fields)
+        offset = len(rule.left.columns) if number else 0
+        return Flow(joined, fields, None if flow.placed_by is None else tuple(offset + p for p in flow.placed_by))
 
     @staticmethod
-    def _nothing(node: Node) -> Flow:
-        """The delta of a relation none of whose tables changed."""
+    def _empty_delta(node: Node) -> Flow:
         fields = delta_fields(node.columns)
         return Flow(Fragment(Merge(), (), fields), fields, None)
 
@@ -345,24 +272,24 @@ class Compiler:
             self._limit,
         )
         groups = tuple(range(len(node.groups)))
-        shown = tuple((f.name, types.name(f.type)) for f in rule.output)
-        kept = Flow(self._kept(rule, [(contributions, groups)], shown), shown, groups)
-        copied = [(column(i), column(i), columns[p].type) for i, p in enumerate(node.groups)]
-        answered = [
+        fields = tuple((f.name, types.name(f.type)) for f in rule.output)
+        accumulated = Flow(self._flows.apply_rule(rule, [(contributions, groups)], fields), fields, groups)
+        group_items = [(column(i), column(i), columns[p].type) for i, p in enumerate(node.groups)]
+        answer_items = [
             (a, column(len(groups) + i), c.type) for i, (a, c) in enumerate(zip(answers, node.calls, strict=True))
         ]
-        return self._select(kept, copied + answered, placement(node))
+        return self._flows.select(accumulated, group_items + answer_items, placement(node))
 
     def _contributions(self, node: Aggregate, slots: Slots) -> Flow | None:
-        """What the delta's rows add to their groups.
+        """What the delta's rows add to the accumulators of their groups.
 
-        A large delta of numbers is summed before it travels: by the reader of the log, or by Spark, whose shuffle
-        places groups just as shards are placed.
+        Plain sums are computed per group before rows are exchanged: by the log reader, or (in a large epoch) by
+        Spark, whose groupBy places groups in the same tasks as their shards. Other accumulators need every row.
         """
-        raw = bool(slots.floats or slots.spreads or slots.values)
-        if not raw and (totals := self._log_totals(node, slots)) is not None:
+        needs_rows = bool(slots.floats or slots.spreads or slots.values)
+        if not needs_rows and (totals := self._log_totals(node, slots)) is not None:
             return totals
-        delta = self.delta(node.input, net=raw)
+        delta = self.delta(node.input, net=needs_rows)
         if delta is None:
             return None
         items = [(column(p), column(i), node.input.columns[p].type) for i, p in enumerate(node.groups)]
@@ -370,29 +297,32 @@ class Compiler:
         items += [(f"CAST({column(p)} AS DOUBLE)", f"f{i}", "double") for i, p in enumerate(slots.floats)]
         items += [(f"CAST({column(p)} AS DOUBLE)", f"m{i}", "double") for i, p in enumerate(slots.spreads)]
         items += [(column(p), f"x{i}", node.input.columns[p].type) for i, p in enumerate(slots.values)]
-        seeded = self._seeded(node, delta)
-        by = tuple(range(len(node.groups))) if seeded.by == node.groups else None
-        flow = self._select(seeded, items, by)
-        return flow if raw or self._stages.single else self._summed(node, slots, flow)
+        seeded = self._seed(node, delta)
+        placed_by = tuple(range(len(node.groups))) if seeded.placed_by == node.groups else None
+        flow = self._flows.select(seeded, items, placed_by)
+        return flow if needs_rows or self._stages.single else self._sum_in_spark(node, slots, flow)
 
-    def _summed(self, node: Aggregate, slots: Slots, flow: Flow) -> Flow:
+    def _sum_in_spark(self, node: Aggregate, slots: Slots, flow: Flow) -> Flow:
         names = [column(i) for i in range(len(node.groups))]
         sums = [F.expr(f"coalesce(sum(s{i}), 0)").cast(c.type).alias(f"s{i}") for i, c in enumerate(slots.sums)]
-        totals = self._frame(flow).groupBy(*names).agg(*sums, F.expr(f"coalesce(sum({WEIGHT}), 0L)").alias(WEIGHT))
+        weight = F.expr(f"coalesce(sum({WEIGHT}), 0L)").alias(WEIGHT)
+        totals = self._flows.to_frame(flow).groupBy(*names).agg(*sums, weight)
         return Flow(totals, flow.fields, tuple(range(len(names))))
 
     def _log_totals(self, node: Aggregate, slots: Slots) -> Flow | None:
-        """Sums taken by the reader of the log, when the aggregate is of plain columns of a table that changed."""
-        found = _plain_scan(node.input)
-        if found is None or not all(c.plain for c in slots.sums) or self._blank:
+        """Sums computed by the log reader; None unless the aggregate is over plain columns of a changed table."""
+        picked = _plain_scan(node.input)
+        if picked is None or not all(c.plain for c in slots.sums) or self._blank:
             return None
-        scan, moved = found
+        scan, positions = picked
         if self._touched is not None and scan.table_id not in self._touched:
             return None
         sums = tuple(
-            Total(c.plain[0], tuple(moved[a] for a in c.plain[1]), c.type) for c in slots.sums if c.plain is not None
+            Total(c.plain[0], tuple(positions[a] for a in c.plain[1]), c.type)
+            for c in slots.sums
+            if c.plain is not None
         )
-        totals = Totals(tuple(moved[g] for g in node.groups), sums)
+        totals = Totals(tuple(positions[g] for g in node.groups), sums)
         fields: Fields = (
             *((column(i), node.input.columns[p].type) for i, p in enumerate(node.groups)),
             *((f"s{i}", t.type) for i, t in enumerate(sums)),
@@ -401,46 +331,48 @@ class Compiler:
         read = ReadTotals(self._tables[scan.table_id], scan.positions, totals)
         return Flow(Fragment(read, (), fields), fields, None)
 
-    def _affected(self, node: Aggregate) -> Flow | None:
+    def _generic_aggregate(self, node: Aggregate) -> Flow | None:
+        """Any other aggregate, by affected groups (`rules/affected.py`): Spark recomputes every touched group."""
         delta = self.delta(node.input)
-        self.reusable = False  # Spark may shuffle to aggregate, as it does for several DISTINCT
+        self.reusable = False  # Spark's aggregation may shuffle, for example if there are several DISTINCT calls
         if delta is None:
             return None
         rows, outputs = arrangements.generic_arrangements(node)
         arranged = self._arranged(rows, node.input, node.groups)
-        seeded = self._seeded(node, delta)
+        seeded = self._seed(node, delta)
         fields = (*delta_fields(node.input.columns)[:-1], (LIVE, "boolean"), WEIGHED)
-        frame = self._stages.run([self._kept(Affected(arranged), [(seeded, node.groups)], fields)])
+        frame = self._stages.to_frame([self._flows.apply_rule(Affected(arranged), [(seeded, node.groups)], fields)])
         if node.input.key is None:
             frame = frame.withColumn("_copy", F.expr(f"explode(sequence(1L, {WEIGHT}))"))
         calls = [F.expr(f"{c.sql} FILTER (WHERE {LIVE})").alias(f"a{i}") for i, c in enumerate(node.calls)]
-        grouped = [column(p) for p in node.groups]
-        came = F.count(F.lit(1)).alias("_came")
-        frame = frame.groupBy(*grouped).agg(F.expr(f"coalesce(bool_or({LIVE}), false)").alias(LIVE), came, *calls)
-        frame = frame.where("_came > 0")  # without groups Spark answers for a group that nothing came of too
+        group_columns = [column(p) for p in node.groups]
+        live = F.expr(f"coalesce(bool_or({LIVE}), false)").alias(LIVE)
+        frame = frame.groupBy(*group_columns).agg(live, F.count(F.lit(1)).alias("_came"), *calls)
+        frame = frame.where("_came > 0")  # without GROUP BY, Spark returns a row even if there is no input row
         names = [column(i) for i in range(len(node.groups))]
-        groups = [f"{p} AS {n}" for p, n in zip(grouped, names, strict=True)]
+        groups = [f"{p} AS {n}" for p, n in zip(group_columns, names, strict=True)]
         answers = [f"CAST(a{i} AS {c.type}) AS {column(len(names) + i)}" for i, c in enumerate(node.calls)]
-        answered = delta_fields(node.columns)
-        fields = (*answered[:-1], (LIVE, "boolean"))
+        output_fields = delta_fields(node.columns)
         by = tuple(range(len(names)))
-        flow = Flow(frame.selectExpr(*groups, *answers, LIVE), fields, by)
-        kept = self._arranged(outputs, node, by)
-        rule = Outputs(kept, always=not node.groups)
-        return Flow(self._kept(rule, [(flow, by)], answered), answered, placement(node))
+        flow = Flow(frame.selectExpr(*groups, *answers, LIVE), (*output_fields[:-1], (LIVE, "boolean")), by)
+        rule = Outputs(self._arranged(outputs, node, by), always=not node.groups)
+        return Flow(self._flows.apply_rule(rule, [(flow, by)], output_fields), output_fields, placement(node))
 
     def _window(self, node: Window) -> Flow | None:
+        """Window functions, by affected partitions (`spark/windowing.py`)."""
         delta = self.delta(node.input)
         if delta is None:
             return None
         rows, outputs = arrangements.window_arrangements(node)
         arranged = self._arranged(rows, node.input, node.partition)
         fields = (*delta_fields(node.input.columns)[:-1], (LIVE, "boolean"), WEIGHED)
-        touched = self._stages.run([self._kept(Affected(arranged), [(delta, node.partition)], fields)])
-        answered = delta_fields(node.columns)
-        flow = Flow(windowing.over(node, touched), (*answered[:-1], (LIVE, "boolean")), node.partition)
+        touched = self._stages.to_frame([self._flows.apply_rule(Affected(arranged), [(delta, node.partition)], fields)])
+        output_fields = delta_fields(node.columns)
+        windows = windowing.compute_windows(node, touched)
+        flow = Flow(windows, (*output_fields[:-1], (LIVE, "boolean")), node.partition)
         rule = Outputs(self._arranged(outputs, node, node.partition))
-        return Flow(self._kept(rule, [(flow, node.partition)], answered), answered, placement(node))
+        answers = self._flows.apply_rule(rule, [(flow, node.partition)], output_fields)
+        return Flow(answers, output_fields, placement(node))
 
     def _top(self, node: TopK) -> Flow | None:
         delta = self.delta(node.input)
@@ -448,24 +380,24 @@ class Compiler:
             return None
         rule = First.of(node, self._states[arrangements.top_arrangement(node).fingerprint], self._limit)
         fields = delta_fields(node.columns)
-        return Flow(self._kept(rule, [(delta, node.partition)], fields), fields, placement(node))
+        return Flow(self._flows.apply_rule(rule, [(delta, node.partition)], fields), fields, placement(node))
 
-    def _seeded(self, node: Aggregate, flow: Flow) -> Flow:
-        """A new view without GROUP BY has its one row even if the table is empty: a row of weight 0 brings it."""
+    def _seed(self, node: Aggregate, flow: Flow) -> Flow:
+        """Adds a row of weight 0 if a view without GROUP BY is built: it has one row even over an empty table."""
         if node.groups or not self._blank:
             return flow
-        seed = Fragment(Seed(self._fragment(flow).schema), (), flow.fields)
-        merged = self._union([flow, Flow(seed, flow.fields, None)])
+        seed = Fragment(Seed(to_fragment(flow).schema), (), flow.fields)
+        merged = self._flows.union([flow, Flow(seed, flow.fields, None)])
         assert merged is not None
         return merged
 
 
 def _plain_scan(node: Node) -> tuple[Scan, list[int]] | None:
-    """The scan under a projection that only picks columns, and which column each output is."""
+    """The scan under a projection of plain columns, and for each output its position in the scan; None otherwise."""
     if isinstance(node, Scan):
         return node, list(range(len(node.positions)))
     if isinstance(node, Project) and isinstance(node.input, Scan):
-        picked = [column_of(e) for e in node.expressions]
-        if all(p is not None for p in picked):
-            return node.input, [p for p in picked if p is not None]
+        positions = [column_of(e) for e in node.expressions]
+        if all(p is not None for p in positions):
+            return node.input, [p for p in positions if p is not None]
     return None

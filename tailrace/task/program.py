@@ -314,12 +314,12 @@ def fed_name(number: int, name: str) -> str:
 def run(
     batches: Iterator[pa.RecordBatch], program: Program, store: StoreRef, nodes: int, source: AssignmentSource
 ) -> Iterator[pa.RecordBatch]:
-    """Runs a task that gets rows from Spark. If it also reads tables, it reads them from all nodes."""
+    """A task whose rows come from Spark; what else it reads, it reads of all nodes."""
     return send_errors(lambda: program.run(store.open(), source.take(), range(nodes), list(batches)))
 
 
 def read(program: Program, store: StoreRef, nodes: Sequence[int], source: AssignmentSource) -> Iterator[pa.RecordBatch]:
-    """Runs a task that reads all its rows from the logs of `nodes`."""
+    """A task that reads all its rows itself."""
     return send_errors(lambda: program.run(store.open(), source.take(), nodes, ()))
 
 

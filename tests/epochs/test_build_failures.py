@@ -147,14 +147,14 @@ def kill_jvm():
         context._gateway.proc.kill()
         context._gateway.proc.wait()
 
-def say(step):
+def on_step(step):
     if step.rows is not None and not stuck.is_set():
         threading.Thread(target=kill_jvm).start()
         stuck.wait()
 
 for _ in range(5):
     try:
-        db.sql(sys.argv[2], progress=say)
+        db.sql(sys.argv[2], progress=on_step)
     except EpochFailed as error:
         print(error.reason, flush=True)
 """

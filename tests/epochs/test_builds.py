@@ -18,7 +18,7 @@ from oracle import WIDE, Model, random_row, random_step
 
 import tailrace as tr
 from tailrace.catalog import construction
-from tailrace.catalog.construction import owner
+from tailrace.catalog.construction import this_owner
 from tailrace.database.progress import Step
 from tailrace.errors import BeingBuilt, BuildFailed, InUse
 
@@ -71,14 +71,14 @@ def test_a_view_built_in_chunks_is_exact_though_tables_change(db: tr.Database, n
     db.sql("CREATE MATERIALIZED VIEW other WITH (refresh = 'auto') AS SELECT g, COUNT(*) AS n FROM a GROUP BY g")
     steps: list[Step] = []
 
-    def say(step: Step) -> None:
+    def on_step(step: Step) -> None:
         steps.append(step)
         for _ in range(3):
             random_step(rng, model, rng.choice("aac"), 30)
         if step.rows and rng.random() < 0.5:
             db.refresh()  # other views are refreshed meanwhile, and the build continues
 
-    db.sql(create(name), progress=say)
+    db.sql(create(name), progress=on_step)
     counted = [s.rows for s in steps if s.rows is not None]
     assert len(counted) > 1
     assert counted == sorted(counted)
@@ -104,7 +104,7 @@ def interrupt_build(db: tr.Database, statement: str, chunks: int) -> int:
     """Start a build and interrupt it after some chunks. Returns the number of rows built."""
     rows = 0
 
-    def say(step: Step) -> None:
+    def on_step(step: Step) -> None:
         nonlocal rows, chunks
         if step.rows is not None:
             rows, chunks = step.rows, chunks - 1
@@ -112,7 +112,7 @@ def interrupt_build(db: tr.Database, statement: str, chunks: int) -> int:
                 raise Interrupt
 
     with pytest.raises(Interrupt):
-        db.sql(statement, progress=say)
+        db.sql(statement, progress=on_step)
     return rows
 
 
@@ -151,7 +151,7 @@ def test_refresh_does_not_touch_a_build_that_another_process_runs(db: tr.Databas
     fill(db, 100)
     rows = interrupt_build(db, create("flat"), 2)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        db._catalog.own("flat", structs.replace(owner(), pid=other.pid, started=None))
+        db._catalog.own("flat", structs.replace(this_owner(), pid=other.pid, started=None))
         with pytest.raises(BeingBuilt) as error:
             db.sql(create("flat"))
         assert error.value.pid == other.pid

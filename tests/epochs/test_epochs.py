@@ -233,16 +233,16 @@ def test_tasks_of_an_epoch_that_another_process_took_over_are_refused(
 ) -> None:
     fill(db, 0)
     crash_before_commit(db, monkeypatch)
-    left = db._store.document(INTENT)
-    assert left is not None
+    intent = db._store.document(INTENT)
+    assert intent is not None
     take_term(db)
     db.refresh()
-    taken = db._store.document(TERM)
-    assert taken is not None
-    assert left.term < taken.number
+    newest_term = db._store.document(TERM)
+    assert newest_term is not None
+    assert intent.term < newest_term.number
     for index in range(db._store.shards):
         with pytest.raises(Fenced):
-            db._store.shard(index).apply(left.epoch, [Write.of(99, [b"k"], [b"v"], [None])], 0, left.term)
+            db._store.shard(index).apply(intent.epoch, [Write.of(99, [b"k"], [b"v"], [None])], 0, intent.term)
     assert all(db.verify(name).ok for name in db.views())
 
 
@@ -253,14 +253,14 @@ def test_a_repair_never_uses_the_number_of_an_epoch_that_it_takes_back(
     db.refresh()
     fill(db, 100)
     crash_before_commit(db, monkeypatch)
-    left = db._store.document(INTENT)
-    assert left is not None
+    intent = db._store.document(INTENT)
+    assert intent is not None
     state = db._catalog.view("f").state
-    db._store.shard(0).apply(left.epoch + 1, [Write.of(state, [b"k"], [b"damaged"], [None])], 0, left.term)
+    db._store.shard(0).apply(intent.epoch + 1, [Write.of(state, [b"k"], [b"damaged"], [None])], 0, intent.term)
     report = db.audit(repair=True)
     assert report.ok, report
-    assert read_committed(db._store).epoch > left.epoch
+    assert read_committed(db._store).epoch > intent.epoch
     with pytest.raises(Fenced):  # a task that outlived its driver
-        db._store.shard(0).apply(left.epoch, [Write.of(state, [b"k"], [b"v"], [None])], 0, left.term)
+        db._store.shard(0).apply(intent.epoch, [Write.of(state, [b"k"], [b"v"], [None])], 0, intent.term)
     db.refresh()
     assert all(db.verify(name).ok for name in db.views())

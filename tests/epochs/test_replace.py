@@ -59,12 +59,12 @@ def test_replacing_a_view(db: tr.Database, chunk: int, policy: str) -> None:
     assert handle.get(1) == {"g": 1, "s": 435}
     steps: list[str] = []
 
-    def say(step: Step) -> None:
+    def on_step(step: Step) -> None:
         steps.append(str(step))
         assert handle.get(1) is not None, "the old view is readable meanwhile"
         assert [c.name for c in handle.columns] == ["g", "s"]
 
-    db.sql(replace(NEW, policy=policy), progress=say)
+    db.sql(replace(NEW, policy=policy), progress=on_step)
     assert "verifying v" in steps
     assert handle.get(1) == {"g": 1, "hi": 57, "n": 15}
     assert handle.sql == NEW
@@ -112,12 +112,12 @@ class Interrupt(BaseException):
 
 
 def interrupt(db: tr.Database, statement: str) -> None:
-    def say(step: Step) -> None:
+    def on_step(step: Step) -> None:
         if step.rows is not None and step.rows >= 20:
             raise Interrupt
 
     with pytest.raises(Interrupt):
-        db.sql(statement, progress=say)
+        db.sql(statement, progress=on_step)
 
 
 def test_an_interrupted_replace_keeps_the_old_view_and_can_be_continued(db: tr.Database) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import tailrace as tr
 from tailrace.epochs.model import Epoch
 from tailrace.errors import TailraceError
-from tailrace.spark.session import running, session
+from tailrace.spark.session import is_running, session
 
 LOST = 3  # the exit code if Spark is lost
 
@@ -43,7 +43,7 @@ def main(path: str, small: str, chunk: str, master: str) -> int:
             say("epoch", epoch.number, epoch.cut.transaction)
 
         say("ready")
-        while running(spark):
+        while is_running(spark):
             try:
                 db.run(0.05, progress=done)
                 return 0

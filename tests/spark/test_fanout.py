@@ -40,13 +40,13 @@ def test_selections_with_equal_columns_are_maintained_together(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
     group_sizes: list[int] = []
-    original = Compiler._fanned_out
+    original = Compiler._fan_out
 
     def spied(self: Compiler, selections: Any) -> Any:
         group_sizes.append(len(selections))
         return original(self, selections)
 
-    monkeypatch.setattr(Compiler, "_fanned_out", spied)
+    monkeypatch.setattr(Compiler, "_fan_out", spied)
     rng = random.Random(7)
     with wide_store(tmp_path / "s", spark, "ab") as db:
         model = Model(db)

@@ -26,13 +26,13 @@ VIEWS = (
 @pytest.mark.parametrize("seed", range(3))
 def test_changes_of_either_side_or_both(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     looked_up: list[str] = []
-    original = Compiler._looked_up
+    original = Compiler._look_up
 
     def spied(self: Compiler, rule: Any, number: int, *rest: Any) -> Any:
         looked_up.append("ab"[number])
         return original(self, rule, number, *rest)
 
-    monkeypatch.setattr(Compiler, "_looked_up", spied)
+    monkeypatch.setattr(Compiler, "_look_up", spied)
     rng = random.Random(seed)
     with wide_store(tmp_path / "s", spark, "abc") as db:
         model = Model(db)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.errors import NoJava
-from tailrace.spark.session import _wrapped, find_java
+from tailrace.spark.session import _wrap_java, find_java
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -41,6 +41,6 @@ def test_the_wrapper_drops_the_module_that_a_small_jdk_lacks(tmp_path: Path) -> 
     java.parent.mkdir()
     java.write_text('#!/bin/sh\nfor a in "$@"; do echo "[$a]"; done\n')
     java.chmod(0o755)
-    command = [str(_wrapped(tmp_path) / "bin" / "java"), "-a b", "--add-modules=jdk.incubator.vector", "-Xmx1g"]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert result.stdout.split("\n")[:-1] == ["[-a b]", "[-Xmx1g]"]
+    command = [str(_wrap_java(tmp_path) / "bin" / "java"), "-a b", "--add-modules=jdk.incubator.vector", "-Xmx1g"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said.stdout.split("\n")[:-1] == ["[-a b]", "[-Xmx1g]"]

@@ -86,11 +86,11 @@ def test_the_java_wrapper_is_private_and_its_name_is_unpredictable(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = os.umask(0)
     try:
-        sessions._wrapped.cache_clear()
-        wrapper = sessions._wrapped(Path("/opt/a java's home"))
+        sessions._wrap_java.cache_clear()
+        wrapper = sessions._wrap_java(Path("/opt/a java's home"))
     finally:
         os.umask(before)
-        sessions._wrapped.cache_clear()
+        sessions._wrap_java.cache_clear()
     assert wrapper.parent == tmp_path
     assert str(os.getuid()) not in wrapper.name.split("-")
     assert stat.S_IMODE(wrapper.stat().st_mode) == 0o700

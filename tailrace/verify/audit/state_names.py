@@ -39,8 +39,8 @@ def describe_states(catalog: Catalog) -> dict[int, State]:
 
 
 def unpublished_states(catalog: Catalog) -> set[int]:
-    """Numbers of states of builds and of dropped views: they are no orphans, but cannot be compared with anything."""
-    making = {number for m in catalog.making.values() for number in m.draft.numbers}
+    """States of builds, and leftovers: known, but not to be compared with anything."""
+    making = {number for m in catalog.builds.values() for number in m.unpublished.numbers}
     return making | catalog.unsettled
 
 
