@@ -224,7 +224,7 @@ class StatementRunner:
                 raise BeingBuilt(name=making.name, how=how)
 
     def _resume_build(self, statement: CreateView) -> int | None:
-        """Takes over an interrupted build of the same view. Returns its number, or None if there is none to resume."""
+        """Takes over an interrupted build of the same view. Returns its number; None if no build can be resumed."""
         making = self._catalog.making.get(statement.name)
         if making is None:
             return None

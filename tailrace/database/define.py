@@ -77,7 +77,7 @@ class ViewDefiner:
         dependants = _views_over(views, statement.name)
         new = self.define(names, statement)
         if cycle := {statement.name, *dependants} & set(new.uses):
-            reason = f"the view would depend on itself, because {min(cycle)!r} is or reads {statement.name!r}"
+            reason = f"view {statement.name!r} would depend on itself"
             raise Unsupported(construct=f"reading {min(cycle)!r}", reason=reason)
         definitions = [new]
         for name in dependants:

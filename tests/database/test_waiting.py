@@ -69,9 +69,9 @@ def test_positions_that_no_write_returned(db: tr.Database, position: Any) -> Non
 def test_runner_names_the_process_that_runs_epochs(tmp_path: Path) -> None:
     assert holder(str(tmp_path), "runner") is None
     with held(str(tmp_path), "runner"):
-        found = holder(str(tmp_path), "runner")
-        assert found is not None
-        assert found.pid == os.getpid()
+        runner = holder(str(tmp_path), "runner")
+        assert runner is not None
+        assert runner.pid == os.getpid()
     assert holder(str(tmp_path), "runner") is None
     dead = {"pid": 4194305, "host": os.uname()[1], "started": None, "command": "x", "since": "y"}
     for note in ('{"pid": 1}', "[]", "{", json.dumps(dead)):
