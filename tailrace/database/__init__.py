@@ -1,1 +1,1 @@
-"""The public surface: databases, tables, views, snapshots, transactions, SQL statements."""
+"""The public API: databases, tables, views, snapshots, transactions and SQL statements."""

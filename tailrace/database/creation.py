@@ -1,11 +1,11 @@
-"""Making views: in one go over small tables, chunk by chunk over large ones, and in place of those there are.
+"""Builds views: over small tables in one job, over large ones chunk by chunk, and as replacements of existing views.
 
-    small     one job under the epoch lock: the new view is there when it ends
-    large     an epoch for each chunk of rows, in which all other views are refreshed too; then the view is published
+    small     one job under the epoch lock; the view is published when it ends
+    large     one epoch per chunk of table rows, which also refreshes all other views; then the view is published
 
-A build is written down with all it needs. When its process is killed or interrupted, whoever refreshes next goes on
-with the chunk after the last one that was committed. New definitions of views that exist are built beside them and
-compared with recomputation before they take their place.
+A chunked build is stored as documents. If its process is killed or interrupted, the next refresh continues with the
+chunk after the last committed one. A replacement is built beside the existing view, and compared with recomputation
+before it is published.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tailrace import faults
 from tailrace.catalog import construction
 from tailrace.catalog.catalog import Catalog, UnpublishedViews, ViewBuild
 from tailrace.catalog.definition import ViewDef
-from tailrace.database.progress import Say, Step
+from tailrace.database.progress import OnStep, Step
 from tailrace.database.signals import caught
 from tailrace.epochs.maintained import Maintained, maintained, planned_build, recomputable_view
 from tailrace.epochs.protocol import Epochs
@@ -35,11 +35,11 @@ from tailrace.verify.comparison import verify
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RELEASE = 5.0  # seconds that an interrupted build waits to say that it was left
+RELEASE = 5.0  # seconds that an interrupted build waits for the epoch lock, to release its ownership
 
 
 class Builder:
-    """Makes views of one store. `chunk` is how many rows of tables an epoch of a build takes in."""
+    """Builds the views of one store. `chunk` is the number of table rows that one epoch of a build loads."""
 
     def __init__(
         self, store: Store, catalog: Catalog, epochs: Epochs, lock: EpochLock, spark: Callable[[], SparkSession]
@@ -48,37 +48,39 @@ class Builder:
         self.chunk = construction.CHUNK
         self._active: set[str] = set()
 
-    def start(self, views: Sequence[ViewDef], replaces: bool, say: Say) -> int | None:
-        """Make views, the caller having the lock: None if they are done, else the build that `finish` goes on with."""
+    def start(self, views: Sequence[ViewDef], replaces: bool, on_step: OnStep) -> int | None:
+        """Build views at once and return None, or begin a chunked build and return its number, for `finish`.
+
+        The caller holds the epoch lock.
+        """
         self._catalog.clear_leftovers()
-        rows = self._rows(views)
-        if _few(rows, self.chunk) or not all(v.plan is not None and v.plan.is_chunked for v in views):
-            self._at_once(views, replaces, say)
+        rows = self._table_rows(views)
+        if _is_small(rows, self.chunk) or not all(v.plan is not None and v.plan.is_chunked for v in views):
+            self._build_at_once(views, replaces, on_step)
             return None
         return self._catalog.begin(views, replaces, construction.sort_tables(list(rows), rows), sum(rows.values()))
 
-    def few(self, views: Sequence[ViewDef]) -> bool:
-        """Whether the tables that views read are so small that they are built in one go."""
-        return _few(self._rows(views), self.chunk)
+    def is_small(self, views: Sequence[ViewDef]) -> bool:
+        """Whether the tables that these views read are small enough for a build in one job."""
+        return _is_small(self._table_rows(views), self.chunk)
 
-    def _rows(self, views: Sequence[ViewDef]) -> dict[int, int]:
-        by_number = {t.id: t for t in self._catalog.tables.values()}
-        return {n: self._store.count(by_number[n]) for n in {number for view in views for number in view.tables}}
+    def _table_rows(self, views: Sequence[ViewDef]) -> dict[int, int]:
+        """The number of rows of each table that these views read, by table id."""
+        tables = {t.id: t for t in self._catalog.tables.values()}
+        return {id_: self._store.count(tables[id_]) for id_ in {id_ for view in views for id_ in view.tables}}
 
-    def _at_once(self, views: Sequence[ViewDef], replaces: bool, say: Say) -> None:
-        say(Step("refreshing the views there are"))
+    def _build_at_once(self, views: Sequence[ViewDef], replaces: bool, on_step: OnStep) -> None:
+        on_step(Step("refreshing existing views"))
         self._epochs.refresh(maintained(self._catalog))
         draft = self._catalog.reserve_states(views)
-        known = maintained(self._catalog)
-        shared = frozenset(known.states.values())
-        everything = Maintained(known.tables, [], {**known.states, **draft.states})
+        existing = maintained(self._catalog)
+        shared = frozenset(existing.states.values())
+        target = Maintained(existing.tables, [], {**existing.states, **draft.states})
         try:
-            say(Step(f"building {', '.join(v.name for v in draft.views)}"))
-            self._epochs.build(
-                everything, [recomputable_view(self._catalog, v, draft.views) for v in draft.views], shared
-            )
+            on_step(Step(f"building {', '.join(v.name for v in draft.views)}"))
+            self._epochs.build(target, [recomputable_view(self._catalog, v, draft.views) for v in draft.views], shared)
             if replaces:
-                self._compare(draft, committed_pin(self._store), say)
+                self._require_correct(draft, committed_pin(self._store), on_step)
         except (EpochFailed, BuildFailed) as error:
             self._catalog.clear_leftovers()
             raise BuildFailed(name=draft.views[0].name, reason=error.reason) from error
@@ -87,22 +89,22 @@ class Builder:
         faults.point("build.published")
         self._catalog.clear_leftovers()
 
-    def finish(self, name: str, number: int, say: Say) -> None:
-        """Go on with a build to its end; interrupted, it is left to whoever comes next.
+    def finish(self, name: str, number: int, on_step: OnStep) -> None:
+        """Load the remaining chunks and publish the build. If interrupted, the next refresh continues it.
 
-        Whoever was at it before may still be, and be the first to publish it.
+        The build may be published by its previous owner meanwhile, if that process is still alive.
         """
         self._active.add(name)
         try:
             with renewing(self._store, LEASES, construction.lease_key(name)):
-                self._take_all(name, number, say)
-                self._publish(name, number, say)
+                self._load_all(name, number, on_step)
+                self._publish(name, number, on_step)
         except BuildFailed:
-            if self._published(name, number):
+            if self._is_published(name, number):
                 return
-            there = self._catalog.builds.get(name)
-            if there is not None and there.number == number:
-                self.forget(name)
+            making = self._catalog.builds.get(name)
+            if making is not None and making.number == number:
+                self.discard(name)
             raise
         except BaseException:
             with contextlib.suppress(EpochsLocked), self._lock.held(RELEASE):
@@ -111,93 +113,95 @@ class Builder:
         finally:
             self._active.discard(name)
 
-    def _published(self, name: str, number: int) -> bool:
+    def _is_published(self, name: str, number: int) -> bool:
         view = self._catalog.views.get(name)
         return view is not None and view.state == number
 
-    def _take_all(self, name: str, number: int, say: Say) -> None:
-        """Take in all chunks there are; an interrupt is obeyed after the one under way."""
-        asked = threading.Event()
-        with caught(asked.set, signal.SIGINT):
-            while (making := self._advance(name, number)) is not None:
-                say(Step(f"building {name}", making.rows, making.total))
-                if asked.is_set():
+    def _load_all(self, name: str, number: int, on_step: OnStep) -> None:
+        """Load all remaining chunks. SIGINT takes effect after the current chunk."""
+        interrupted = threading.Event()
+        with caught(interrupted.set, signal.SIGINT):
+            while (making := self._load_chunk(name, number)) is not None:
+                on_step(Step(f"building {name}", making.rows, making.total))
+                if interrupted.is_set():
                     raise KeyboardInterrupt
 
-    def forget(self, name: str) -> None:
-        """Remove a build and what it has filled so far."""
+    def discard(self, name: str) -> None:
+        """Remove a build and its states."""
         with self._lock.held():
             if (making := self._catalog.builds.get(name)) is not None:
                 self._catalog.abandon(making)
             self._catalog.clear_leftovers()
 
-    def busy(self, making: ViewBuild) -> bool:
-        """Whether somebody is at a build: another process that lives, or another thread of this one."""
+    def is_running(self, making: ViewBuild) -> bool:
+        """Whether another live process, or a thread of this one, runs the build."""
         return making.owned and (making.pid != os.getpid() or making.name in self._active)
 
-    def _advance(self, name: str, number: int) -> ViewBuild | None:
-        """Take one chunk in; None if there was none left to take."""
+    def _load_chunk(self, name: str, number: int) -> ViewBuild | None:
+        """Run one epoch that loads the next chunk. Returns None if all chunks are loaded."""
         with self._lock.held():
-            build = planned_build(self._required(name, number))
-            if build.is_complete:
+            build = planned_build(self._require_build(name, number))
+            if build.complete:
                 return None
             self._epochs.advance(maintained(self._catalog), build, self.chunk)
-            return self._required(name, number)
+            return self._require_build(name, number)
 
-    def _required(self, name: str, number: int) -> ViewBuild:
+    def _require_build(self, name: str, number: int) -> ViewBuild:
+        """Raises `BuildFailed` if the build was dropped or has failed."""
         making = self._catalog.builds.get(name)
         if making is None or making.number != number:
-            raise BuildFailed(name=name, reason="it was dropped meanwhile")
+            raise BuildFailed(name=name, reason="the build was dropped")
         if making.failed:
             raise BuildFailed(name=name, reason=making.failed)
         return making
 
-    def _publish(self, name: str, number: int, say: Say) -> None:
-        """Let a complete build be seen, one that replaces views once it is known to be right."""
-        making = self._required(name, number)
+    def _publish(self, name: str, number: int, on_step: OnStep) -> None:
+        """Publish a complete build. A replacement is compared with recomputation first."""
+        making = self._require_build(name, number)
         if making.replaces:
             with pinned(self._store) as pin:
                 try:
-                    self._compare(making.unpublished, pin, say)
+                    self._require_correct(making.unpublished, pin, on_step)
                 except BuildFailed as error:
                     with self._lock.held():
-                        self._required(name, number)
+                        self._require_build(name, number)
                         construction.give_up(self._store, name, error.reason)
                     raise
         with self._lock.held():
-            self._required(name, number)
+            self._require_build(name, number)
             faults.point("build.publish")
             self._catalog.publish(making.unpublished)
             faults.point("build.published")
             self._catalog.clear_leftovers()
 
-    def _compare(self, draft: UnpublishedViews, pin: Pin, say: Say) -> None:
+    def _require_correct(self, draft: UnpublishedViews, pin: Pin, on_step: OnStep) -> None:
+        """Raises `BuildFailed` unless the new views equal their recomputation."""
         for view in draft.views:
-            say(Step(f"verifying {view.name}"))
+            on_step(Step(f"verifying {view.name}"))
             report = verify(self._spark(), self._store, view, self._catalog.query(view, draft.views), pin)
             if not report.ok:
                 reason = f"it differs from its recomputation: {report.missing} rows missing, {report.extra} extra"
                 raise BuildFailed(name=view.name, reason=reason)
 
-    # builds that were left
+    # interrupted builds
 
-    def left(self) -> list[ViewBuild]:
-        """Builds that nobody is at any more."""
-        return [m for m in self._catalog.builds.values() if not self.busy(m) and not m.failed]
+    def interrupted(self) -> list[ViewBuild]:
+        """Builds that no process runs any more."""
+        return [m for m in self._catalog.builds.values() if not self.is_running(m) and not m.failed]
 
     def take_over(self, name: str) -> None:
         with self._lock.held():
             self._catalog.own(name, construction.this_owner())
 
-    def step(self, build: ViewBuild, say: Say) -> None:
-        """Take one chunk of a build in, or publish it when there is none left."""
+    def step(self, build: ViewBuild, on_step: OnStep) -> None:
+        """Load one chunk of an interrupted build, or publish it if all chunks are loaded."""
         name, number = build.name, build.number
-        with contextlib.suppress(BuildFailed):  # it stays visible, with its reason
-            if (making := self._advance(name, number)) is None:
-                self._publish(name, number, say)
+        with contextlib.suppress(BuildFailed):  # `status()` shows the failed build with its reason
+            if (making := self._load_chunk(name, number)) is None:
+                self._publish(name, number, on_step)
             else:
-                say(Step(f"building {name}", making.rows, making.total))
+                on_step(Step(f"building {name}", making.rows, making.total))
 
 
-def _few(rows: Mapping[int, int], chunk: int) -> bool:
+def _is_small(rows: Mapping[int, int], chunk: int) -> bool:
     return sum(rows.values()) <= min(chunk, construction.AT_ONCE)

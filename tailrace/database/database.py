@@ -1,4 +1,4 @@
-"""A store opened for use: the public surface."""
+"""`tailrace.open()` and `Database`, the public API of a store."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import readable
 from tailrace.codec.schema import TableDef
-from tailrace.database.admission import admit, allow
-from tailrace.database.progress import Say, Step
+from tailrace.database.admission import admit, set_max_lag
+from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.database.signals import caught
 from tailrace.database.snapshot import Snapshot
 from tailrace.database.status import Status, status
 from tailrace.database.table import Table
 from tailrace.database.transaction import Transaction
 from tailrace.database.view import View
-from tailrace.database.waiting import PATIENCE, AtLeast, Latest
+from tailrace.database.waiting import PATIENCE, AtLeast, LatestEpoch
 from tailrace.epochs import records
 from tailrace.epochs.model import LARGEST, Epoch
 from tailrace.errors import Closed, StoreError
@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # modules that need Spark or sqlglot are imported where they 
     from pyspark.sql import SparkSession
 
     from tailrace.database.creation import Builder
-    from tailrace.database.ddl import Runner
+    from tailrace.database.ddl import StatementRunner
     from tailrace.epochs.protocol import Epochs
     from tailrace.verify.history.check_file import Checked
     from tailrace.verify.history.recorder import Recording
@@ -63,14 +63,14 @@ def open(
     max_lag: int | None = None,
     spark: SparkSession | None = None,
 ) -> Database:
-    """Open the store in a directory, making it if there is none (and `create` is true).
+    """Open the store in a directory. Creates it if it does not exist, unless `create` is false.
 
-    nodes, shards   how many parts tables and views are cut into; fixed when the store is made
-    durable         every write is on disk when it returns; False trusts the operating system not to crash
-    map_size        the most bytes that each part of the store may grow to; may be raised when no process has it open
-    max_epoch       the most operations one epoch takes on
-    max_lag         operations that views may be behind before writers are slowed; kept in the store, 1,000,000 at first
-    spark           a session to run in; by default the active one, or a local one started when needed
+    nodes, shards   the number of partitions of tables and of views; fixed when the store is created
+    durable         every write is on disk when it returns; if False, a crash of the operating system may lose writes
+    map_size        maximum size in bytes of each LMDB environment; can be raised while no process has the store open
+    max_epoch       maximum number of operations of one epoch
+    max_lag         operations that views may be behind before writers are throttled; stored, initially 1,000,000
+    spark           the Spark session to use; by default the active one, or a local one started when needed
     """
     directory = Path(StoreRef.of(path).location)
     if create and settings.can_create(directory):
@@ -82,18 +82,18 @@ def open(
         settings.enlarge(directory, map_size)
     store = LmdbStore(directory)
     if max_lag is not None:
-        allow(store, max_lag)
+        set_max_lag(store, max_lag)
     return Database(store, max_epoch, spark)
 
 
 def check(
     path: str | os.PathLike[str], *, search: bool = False, bound: int = BOUND, spark: SparkSession | None = None
 ) -> Checked:
-    """How consistent the views of a recording were: the level that each reached, and if not a higher one, why not.
+    """Check a recording: the consistency level that each view reached, and why it did not reach a higher one.
 
-    search   judge by the states alone, even if they name their cuts
-    bound    the most base states that are looked at for each view then; each costs a query
-    spark    a session to run in; by default the active one, or a local one started when needed
+    search   ignore recorded cuts; search for base states that explain the recorded view states
+    bound    maximum number of base states to try per view in that search; each costs a query
+    spark    the Spark session to use; by default the active one, or a local one started when needed
     """
     from tailrace.spark.session import session
     from tailrace.verify.history.check_file import check_file
@@ -110,9 +110,9 @@ class Database:
         self._given, self._session = spark, None
         self._lock = EpochLock(store)
         self._max_epoch = max_epoch
-        self._guard = threading.Lock()  # of the session; epochs and catalog changes have the store's own locks
-        self._asked_to_stop = False
-        self._snapshots: set[Snapshot] = set()  # that are open: they are closed with the store
+        self._guard = threading.Lock()  # protects _session; epochs and catalog changes use the store's locks
+        self._stop_requested = False
+        self._snapshots: set[Snapshot] = set()  # the open ones; `close()` closes them
         self._closed = False
 
     @cached_property
@@ -127,10 +127,10 @@ class Database:
 
         return Builder(self._store, self._catalog, self._epochs, self._lock, lambda: self.spark)
 
-    def _runner(self, progress: Say | None = None) -> Runner:
-        from tailrace.database.ddl import Runner
+    def _statement_runner(self, progress: OnStep | None = None) -> StatementRunner:
+        from tailrace.database.ddl import StatementRunner
 
-        return Runner(self, self._store, self._catalog, self._lock, lambda: self._builder, progress)
+        return StatementRunner(self, self._store, self._catalog, self._lock, lambda: self._builder, progress)
 
     @property
     def path(self) -> str:
@@ -138,7 +138,7 @@ class Database:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session Tailrace uses, started when first needed."""
+        """The Spark session that Tailrace uses. Started at the first access."""
         with self._guard:
             if self._session is None:
                 from tailrace.spark.session import session
@@ -148,21 +148,21 @@ class Database:
 
     # SQL
 
-    def sql(self, text: str, progress: Say | None = None) -> pa.Table | None:
-        """Run statements (`;` between them); the rows of the last one if it has any.
+    def sql(self, text: str, progress: OnStep | None = None) -> pa.Table | None:
+        """Run statements separated by `;`. Returns the rows of the last one, if it has any.
 
-        `progress` is told each step, and while a view is built how many rows of its tables it has.
+        `progress` is called with each step; during a build, with the number of rows loaded so far.
         """
         self._check()
-        return self._runner(progress).run(text)
+        return self._statement_runner(progress).run(text)
 
     def query(self, text: str) -> pa.Table:
-        """Any SELECT over tables and views, run by Spark at the committed epoch, all at one cut."""
+        """Run a SELECT over tables and views with Spark, all at the committed cut."""
         self._check()
-        return self._runner().query(text)
+        return self._statement_runner().query(text)
 
     def explain(self, view: str, *, json: bool = False) -> Any:
-        """How a view is maintained: a readable tree, or with `json` the same as data."""
+        """How a view is maintained: its plan as a text tree, or with `json` as data."""
         self._check()
         from tailrace.database.describe import explain_data, explain_text
 
@@ -175,36 +175,36 @@ class Database:
     def table(self, name: str) -> Table:
         self._check()
         definition = self._catalog.table(name)
-        return Table(self._store, definition, lambda: self._still(definition), lambda: admit(self._store))
+        return Table(self._store, definition, lambda: self._require_table(definition), lambda: admit(self._store))
 
     def view(self, name: str) -> View:
         self._check()
 
-        def find() -> ViewDef:
+        def find_definition() -> ViewDef:
             self._check()
             return self._catalog.view(name)
 
-        return View(self._store, find(), Latest(self._store), find)
+        return View(self._store, find_definition(), LatestEpoch(self._store), find_definition)
 
     def snapshot(self, *, at_least: AtLeast | None = None, timeout: float | None = PATIENCE) -> Snapshot:
-        """Tables and views at one cut, the committed one, for as long as the `with` block lasts.
+        """Tables and views at the committed cut, unchanged until the `with` block ends.
 
-        With `at_least` it waits for a cut that covers a position, as reads of views do.
+        With `at_least`, first waits until the committed cut covers that position, as reads of views do.
         """
         self._check()
-        Latest(self._store).wait("the committed epoch", at_least, timeout)
+        LatestEpoch(self._store).wait("the committed epoch", at_least, timeout)
         snapshot = Snapshot(self._store, self._catalog, lambda: self.spark, self._check, self._snapshots.discard)
         self._snapshots.add(snapshot)
         return snapshot
 
     def transaction(self) -> Transaction:
-        """Writes to several tables that become one, all or nothing, when the `with` block ends."""
+        """Writes to several tables, committed atomically when the `with` block ends."""
         self._check()
         self._store.require(Capability.TRANSACTIONS)
-        return Transaction(self._store, self._catalog.table, self._still, lambda: admit(self._store))
+        return Transaction(self._store, self._catalog.table, self._require_table, lambda: admit(self._store))
 
-    def _still(self, definition: TableDef) -> None:
-        """Refuse a handle whose table was dropped: what it says would be lost, or out of date."""
+    def _require_table(self, definition: TableDef) -> None:
+        """Raises `UnknownName` if the table was dropped, also if a new one has its name."""
         self._check()
         self._catalog.require(definition)
 
@@ -217,20 +217,20 @@ class Database:
         return sorted(self._catalog.views)
 
     def drop(self, name: str) -> None:
-        """Drop a table or a view; `InUse` if views depend on it."""
+        """Drop a table or a view. Raises `InUse` if views depend on it."""
         self._check()
         kind = "VIEW" if name.lower() in self._catalog.views else "TABLE"
         self.sql(f"DROP {kind} {quoted(name)}")
 
     # maintenance
 
-    def refresh(self, progress: Callable[[Epoch], None] | None = None, building: Say | None = None) -> Epoch:
-        """Bring every view up to everything logged so far, and builds of views that were left to their end."""
+    def refresh(self, progress: Callable[[Epoch], None] | None = None, building: OnStep | None = None) -> Epoch:
+        """Update every view with everything logged so far, and finish interrupted builds."""
         self._check()
         with self._store.lock("runner"):
             epoch = self._refresh(progress)
-            while left := self._builder.left():
-                self._builder.step(left[0], building or (lambda _: None))
+            while builds := self._builder.interrupted():
+                self._builder.step(builds[0], building or ignore_step)
             return epoch
 
     def _refresh(self, progress: Callable[[Epoch], None] | None = None) -> Epoch:
@@ -245,50 +245,50 @@ class Database:
         interval: float = 0.2,
         *,
         progress: Callable[[Epoch], None] | None = None,
-        building: Say | None = None,
+        building: OnStep | None = None,
         until: Callable[[], bool] | None = None,
     ) -> None:
-        """Refresh again and again, `interval` seconds after the last epoch, until stopped.
+        """Run epochs until stopped, with `interval` seconds between two of them.
 
-        Builds of views that were left are continued, a chunk with each epoch.
-        Ends cleanly after the epoch under way on SIGINT or SIGTERM (in the main thread), on `stop()` from
-        another thread, or when `until()` is true.
+        Continues interrupted builds, one chunk after each epoch.
+        Returns after the current epoch on SIGINT or SIGTERM (in the main thread), on `stop()` from another thread,
+        or when `until()` is true.
         """
         self._check()
-        self._asked_to_stop = False
+        self._stop_requested = False
         with self._store.lock("runner"):
-            _ = self.spark  # Spark takes SIGINT for itself when it starts, so it starts before we do
+            _ = self.spark  # started first, because Spark installs its own SIGINT handler
             self._run(interval, progress, building, until)
 
     def _run(
         self,
         interval: float,
         progress: Callable[[Epoch], None] | None,
-        building: Say | None,
+        building: OnStep | None,
         until: Callable[[], bool] | None,
     ) -> None:
         with caught(self.stop, signal.SIGINT, signal.SIGTERM):
-            while not self._asked_to_stop and not (until and until()):
+            while not self._stop_requested and not (until and until()):
                 epoch = self._refresh()
                 if progress and epoch.operations:
                     progress(epoch)
-                if left := self._builder.left():
-                    self._builder.step(left[0], building or (lambda _: None))
+                if builds := self._builder.interrupted():
+                    self._builder.step(builds[0], building or ignore_step)
                 else:
                     self._pause(interval)
 
     def _pause(self, seconds: float) -> None:
-        """Sleep in short pieces: a signal may come while this thread holds no lock at all."""
+        """Sleep in short pieces, so that `stop()` takes effect soon."""
         end = time.monotonic() + seconds
-        while not self._asked_to_stop and (left := end - time.monotonic()) > 0:
+        while not self._stop_requested and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, 0.05))
 
     def stop(self) -> None:
-        """End a `run` after the epoch under way; from another thread or a signal handler."""
-        self._asked_to_stop = True
+        """Make `run` return after the current epoch. For other threads and signal handlers."""
+        self._stop_requested = True
 
     def verify(self, view: str) -> Report:
-        """Recompute a view by Spark SQL at its cut and compare, as multisets."""
+        """Recompute a view with Spark SQL at its cut, and compare the rows as multisets."""
         self._check()
         from tailrace.verify.comparison import verify
 
@@ -299,14 +299,14 @@ class Database:
     def record(
         self, path: str | os.PathLike[str], views: Sequence[str] | None = None
     ) -> AbstractContextManager[Recording]:
-        """Record what views (all by default) show, epoch by epoch, and what happens to their tables, inside the block.
+        """Record the states of views (default: all), epoch by epoch, and the changes of their tables, during the block.
 
-        The file at `path` is there when the block ends; `tailrace.check(path)` says how consistent it all was.
+        The file at `path` is complete when the block ends. `tailrace.check(path)` reports its consistency level.
         """
         self._check()
         names = [self._catalog.view(name).name for name in views] if views is not None else self.views()
         if not names:
-            raise StoreError(message="there is no view to record; create one first")
+            raise StoreError(message="no view to record; create one first")
         from tailrace.verify.history.recorder import recorded
 
         return recorded(self._store, self._catalog, Path(path), list(dict.fromkeys(names)))
@@ -319,13 +319,14 @@ class Database:
         start: Any = None,
         stop: Any = None,
         repair: bool = False,
-        progress: Say | None = None,
+        progress: OnStep | None = None,
     ) -> AuditReport:
-        """Look for anything wrong with the store and with these views, all by default, while maintenance goes on.
+        """Check the structure of the store and the content of these views (default: all), while epochs run.
 
-        Views are recomputed at their cut and compared row by row: whole, a `sample` (0 to 1) of their keys, or those
-        with start <= key < stop. Whole ones are also built anew beside, and all states behind them compared byte by
-        byte. With `repair` what was found is mended in one epoch; the report says what is left and what was mended.
+        Views are recomputed at their cut and compared row by row: all rows, a `sample` (0 to 1) of their keys, or
+        those with start <= key < stop. When all rows are compared, the views are also built in a scratch store, and
+        their states compared byte by byte. `repair` fixes the findings in one epoch; the report then has the
+        remaining and the repaired findings.
         """
         self._check()
         if repair:
@@ -335,28 +336,28 @@ class Database:
         from tailrace.verify.audit.view_rows import KeySelection
 
         selection = KeySelection(sample, start, stop)
-        say = progress or (lambda _: None)
+        on_step = progress or ignore_step
         auditor = Auditor(self._store, self._catalog, lambda: self.spark)
-        report = auditor.audit(views, selection, say)
+        report = auditor.audit(views, selection, on_step)
         if not repair or not any(f.repairable for f in report.findings):
             return report
-        say(Step("repairing"))
+        on_step(Step("repairing"))
         with self._lock.held():
-            wrong = affected_views(report.findings)
+            wrong_views = affected_views(report.findings)
             Repairer(self._store, self._catalog, self._epochs, self._lock).repair(
-                lambda: auditor.structure(tables=selection.selects_all), wrong
+                lambda: auditor.structure(tables=selection.selects_all), wrong_views
             )
-        return auditor.audit(views, selection, say).after(report)
+        return auditor.audit(views, selection, on_step).after(report)
 
     def status(self) -> Status:
         """Tables, views, the committed epoch, and how far behind the views are."""
         self._check()
         return status(self._store, self._catalog)
 
-    # life
+    # closing
 
     def close(self) -> None:
-        """Close the store. The Spark session, which may have other users, stays."""
+        """Close the store. The Spark session keeps running, because it may have other users."""
         if not self._closed:
             for snapshot in list(self._snapshots):
                 snapshot.close()

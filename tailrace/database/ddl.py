@@ -1,4 +1,4 @@
-"""Running SQL statements against a store."""
+"""Executes SQL statements: creates, drops and describes tables and views, and runs queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tailrace import types
 from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import pinned_relations
-from tailrace.database.progress import Say, Step
+from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, UnknownName
 from tailrace.plan.sql.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
 from tailrace.store.base import Store
@@ -23,16 +23,15 @@ from tailrace.store.locks import EpochLock
 if TYPE_CHECKING:
     from tailrace.database.creation import Builder
     from tailrace.database.database import Database
-    from tailrace.database.define import Analyst, Names
+    from tailrace.database.define import Names, ViewDefiner
+
+TOGETHER = 200  # maximum number of views that are built in one job
 
 
-TOGETHER = 200  # views that are built in one job
+class StatementRunner:
+    """Executes the statements of a text in order. A statement that fails changes nothing.
 
-
-class Runner:
-    """Carries out statements; nothing is changed by one that fails.
-
-    Views over small tables that are created one after another are built together.
+    Consecutive CREATE VIEW statements over small tables are built in one job.
     """
 
     def __init__(
@@ -42,32 +41,33 @@ class Runner:
         catalog: Catalog,
         lock: EpochLock,
         builder: Callable[[], Builder],
-        progress: Say | None = None,
+        progress: OnStep | None = None,
     ) -> None:
         self._db, self._store, self._catalog, self._lock, self._make_builder = db, store, catalog, lock, builder
-        self._say = progress or (lambda _: None)
+        self._on_step = progress or ignore_step
 
     @cached_property
     def _builder(self) -> Builder:
         return self._make_builder()
 
     @cached_property
-    def _analyst(self) -> Analyst:
-        from tailrace.database.define import Analyst
+    def _definer(self) -> ViewDefiner:
+        from tailrace.database.define import ViewDefiner
 
-        return Analyst(self._db.spark)
+        return ViewDefiner(self._db.spark)
 
     def run(self, text: str) -> pa.Table | None:
-        result, left = None, parse(text)
-        while left:
-            done = self._create_views(list(takewhile(_is_plain, left[:TOGETHER])))
+        """Returns the rows of the last statement, if it has any."""
+        result, remaining = None, parse(text)
+        while remaining:
+            done = self._create_together(list(takewhile(_is_plain_create_view, remaining[:TOGETHER])))
             if not done:
                 done = 1
                 try:
-                    result = self._run(left[0])
+                    result = self._run(remaining[0])
                 except RecursionError:
                     raise SqlError(message="the statement is nested too deeply; nothing was changed") from None
-            left = left[done:]
+            remaining = remaining[done:]
         return result
 
     def _run(self, statement: Statement) -> pa.Table | None:
@@ -75,9 +75,9 @@ class Runner:
             case Query(sql):
                 return self.query(sql)
             case Show("tables"):
-                return self._names(sorted(self._catalog.tables))
+                return self._name_column(sorted(self._catalog.tables))
             case Show():
-                return self._names(sorted(self._catalog.views))
+                return self._name_column(sorted(self._catalog.views))
             case Describe(name):
                 return self._describe(name)
             case CreateTable():
@@ -89,7 +89,7 @@ class Runner:
         return None
 
     @staticmethod
-    def _names(names: list[str]) -> pa.Table:
+    def _name_column(names: list[str]) -> pa.Table:
         return pa.table({"name": pa.array(names, pa.string())})
 
     def _describe(self, name: str) -> pa.Table:
@@ -112,135 +112,143 @@ class Runner:
 
     # tables
 
-    def _create_table(self, wanted: CreateTable) -> None:
+    def _create_table(self, statement: CreateTable) -> None:
         with self._lock.held():
-            if self._taken(wanted.name, wanted.if_not_exists):
+            if self._exists(statement.name, statement.if_not_exists):
                 return
-            if wanted.name in self._catalog.builds:
-                raise BeingBuilt(name=wanted.name, how="as a view; choose another name, or drop that")
-            for column in wanted.columns:
+            if statement.name in self._catalog.builds:
+                how = "under this name; choose another name for the table, or drop the view"
+                raise BeingBuilt(name=statement.name, how=how)
+            for column in statement.columns:
                 types.arrow(column.type)
-            self._catalog.add_table(wanted.name, wanted.columns, wanted.key)
+            self._catalog.add_table(statement.name, statement.columns, statement.key)
 
-    def _taken(self, name: str, tolerated: bool) -> bool:
+    def _exists(self, name: str, if_not_exists: bool) -> bool:
+        """Whether a table or view has this name. Raises `NameTaken` unless the statement says IF NOT EXISTS."""
         kind = "view" if name in self._catalog.views else "table" if name in self._catalog.tables else None
-        if kind and not tolerated:
+        if kind and not if_not_exists:
             raise NameTaken(kind=kind, name=name)
         return kind is not None
 
-    def _drop(self, wanted: Drop) -> None:
-        known = self._catalog.views if wanted.kind == "view" else self._catalog.tables
-        coming = wanted.kind == "view" and wanted.name in self._catalog.builds
-        if wanted.name not in known and not coming and wanted.if_exists:
+    def _drop(self, statement: Drop) -> None:
+        known = self._catalog.views if statement.kind == "view" else self._catalog.tables
+        in_build = statement.kind == "view" and statement.name in self._catalog.builds
+        if statement.name not in known and not in_build and statement.if_exists:
             return
         for making in self._catalog.builds.values():
-            if wanted.name != making.name and wanted.name in {v.name for v in making.unpublished.views}:
-                raise BeingBuilt(name=wanted.name, how=f"again, with {making.name!r}; wait for it, or drop that")
-        if coming:
-            self._builder.forget(wanted.name)
-            if wanted.name not in known:
+            if statement.name != making.name and statement.name in {v.name for v in making.unpublished.views}:
+                how = f"again, because {making.name!r} is being replaced; wait for that build, or drop {making.name!r}"
+                raise BeingBuilt(name=statement.name, how=how)
+        if in_build:
+            self._builder.discard(statement.name)
+            if statement.name not in known:
                 return
         with self._lock.held():
-            if wanted.kind == "table":
-                self._catalog.drop_table(wanted.name)
+            if statement.kind == "table":
+                self._catalog.drop_table(statement.name)
             else:
-                self._catalog.drop_view(wanted.name)
+                self._catalog.drop_view(statement.name)
             self._catalog.clear_leftovers()
 
     # views
 
-    def _create_view(self, wanted: CreateView) -> None:
-        if self._view_taken(wanted):
+    def _create_view(self, statement: CreateView) -> None:
+        if self._view_exists(statement):
             return
-        number = self._taken_over(wanted)
+        number = self._resume_build(statement)
         if number is None:
-            self._say(Step("planning"))
+            self._on_step(Step("planning"))
             version = self._catalog.version
-            views = self._defined(wanted)
+            views = self._define(statement)
             with self._lock.held():
-                if self._view_taken(wanted):
+                if self._view_exists(statement):
                     return
-                if self._catalog.version != version:  # what it reads may have been dropped meanwhile
-                    views = self._defined(wanted)
+                if self._catalog.version != version:  # tables and views may have changed since the planning
+                    views = self._define(statement)
                 self._refuse_while_building(views)
-                number = self._builder.start(views, self._replaces(wanted), self._say)
+                number = self._builder.start(views, self._replaces(statement), self._on_step)
                 if number is None:
                     return
-        self._builder.finish(wanted.name, number, self._say)
+        self._builder.finish(statement.name, number, self._on_step)
 
-    def _create_views(self, wanted: Sequence[Statement]) -> int:
-        """Create the first of these views in one go, as many as can be; their number.
+    def _create_together(self, statements: Sequence[Statement]) -> int:
+        """Create as many leading views as possible in one job. Returns how many were created: 0, or at least 2.
 
-        One that fails is left to be met by itself when those before it are there.
+        After an error the caller runs the statements one by one, so that each reports its own error.
         """
         version = self._catalog.version
         views: dict[str, ViewDef] = {}
-        for statement in wanted if len(wanted) > 1 else ():
+        for statement in statements if len(statements) > 1 else ():
             assert isinstance(statement, CreateView)
-            name, names = statement.name, self._names_of(ChainMap(views, self._catalog.views))
+            name, names = statement.name, self._names_with(ChainMap(views, self._catalog.views))
             if name in names.views or name in names.tables:
                 break
             try:
-                views[name] = self._analyst.define(names, statement)
+                views[name] = self._definer.define(names, statement)
             except (SqlError, RecursionError):
                 break
-        made = list(views.values())
-        if len(made) < 2 or not self._builder.few(made):
+        definitions = list(views.values())
+        if len(definitions) < 2 or not self._builder.is_small(definitions):
             return 0
         with self._lock.held():
             if self._catalog.version != version or self._catalog.builds:
                 return 0
             try:
-                self._builder.start(made, False, self._say)
+                self._builder.start(definitions, False, self._on_step)
             except BuildFailed:
                 return 0
-        return len(made)
+        return len(definitions)
 
-    def _view_taken(self, wanted: CreateView) -> bool:
-        if self._replaces(wanted):
-            if wanted.if_not_exists:
-                raise SqlError(message="say OR REPLACE or IF NOT EXISTS, not both")
+    def _view_exists(self, statement: CreateView) -> bool:
+        if self._replaces(statement):
+            if statement.if_not_exists:
+                raise SqlError(message="OR REPLACE and IF NOT EXISTS exclude each other; use one of them")
             return False
-        return self._taken(wanted.name, wanted.if_not_exists)
+        return self._exists(statement.name, statement.if_not_exists)
 
-    def _replaces(self, wanted: CreateView) -> bool:
-        return wanted.or_replace and wanted.name in self._catalog.views
+    def _replaces(self, statement: CreateView) -> bool:
+        return statement.or_replace and statement.name in self._catalog.views
 
     def _refuse_while_building(self, views: list[ViewDef]) -> None:
-        """Views that are being built were planned over others as these are: neither may change the other's."""
-        names = {v.name for v in views}
-        for making in self._catalog.builds.values():
-            theirs = {v.name for v in making.unpublished.views}
-            used = {u for v in views for u in v.uses} & theirs | {
-                u for v in making.unpublished.views for u in v.uses
-            } & names
-            if not making.failed and (used or theirs & names):
-                raise BeingBuilt(name=making.name, how="and one of them reads the other; wait for it, or drop it")
+        """Raises `BeingBuilt` if a running build reads one of these views, or the other way round.
 
-    def _taken_over(self, wanted: CreateView) -> int | None:
-        """The build of the same view that was left, with which the statement goes on, if there is one."""
-        making = self._catalog.builds.get(wanted.name)
+        A build was planned over the views that existed when it began. Replacing one of them would invalidate it.
+        """
+        names = {v.name for v in views}
+        used = {u for v in views for u in v.uses}
+        for making in self._catalog.builds.values():
+            build_names = {v.name for v in making.unpublished.views}
+            build_uses = {u for v in making.unpublished.views for u in v.uses}
+            if not making.failed and (used & build_names or build_uses & names or build_names & names):
+                how = "and reads this view or is read by it; wait for that build, or drop it"
+                raise BeingBuilt(name=making.name, how=how)
+
+    def _resume_build(self, statement: CreateView) -> int | None:
+        """Takes over an interrupted build of the same view. Returns its number; None if no build can be resumed."""
+        making = self._catalog.builds.get(statement.name)
         if making is None:
             return None
         if making.failed:
-            self._builder.forget(wanted.name)
+            self._builder.discard(statement.name)
             return None
-        if self._builder.busy(making):
-            raise BeingBuilt(name=wanted.name, how=f"by process {making.pid}; wait for it or stop it", pid=making.pid)
-        begun = making.unpublished.views[0]
-        if (begun.sql, begun.refresh, making.replaces) != (wanted.query_sql, wanted.refresh, self._replaces(wanted)):
-            how = f"with another definition; refresh to finish it, or DROP VIEW {wanted.name}"
-            raise BeingBuilt(name=wanted.name, how=how)
-        self._builder.take_over(wanted.name)
+        if self._builder.is_running(making):
+            how = f"by process {making.pid}; wait for that process or stop it"
+            raise BeingBuilt(name=statement.name, how=how, pid=making.pid)
+        view = making.unpublished.views[0]
+        requested = (statement.query_sql, statement.refresh, self._replaces(statement))
+        if (view.sql, view.refresh, making.replaces) != requested:
+            how = f"with another definition; refresh to finish that build, or DROP VIEW {statement.name}"
+            raise BeingBuilt(name=statement.name, how=how)
+        self._builder.take_over(statement.name)
         return making.number
 
-    def _defined(self, wanted: CreateView) -> list[ViewDef]:
-        names = self._names_of(self._catalog.views)
-        if self._replaces(wanted):
-            return self._analyst.redefine(names, wanted)
-        return [self._analyst.define(names, wanted)]
+    def _define(self, statement: CreateView) -> list[ViewDef]:
+        names = self._names_with(self._catalog.views)
+        if self._replaces(statement):
+            return self._definer.redefine(names, statement)
+        return [self._definer.define(names, statement)]
 
-    def _names_of(self, views: Mapping[str, ViewDef]) -> Names:
+    def _names_with(self, views: Mapping[str, ViewDef]) -> Names:
         from tailrace.database.define import Names
 
         return Names(self._catalog.tables, views, self._store.hashes_keys)
@@ -249,10 +257,10 @@ class Runner:
 
     def query(self, text: str) -> pa.Table:
         with pinned_relations(self._store, self._catalog) as (pin, relations):
-            from tailrace.database.query import answer
+            from tailrace.database.query import answer_query
 
-            return answer(self._db.spark, self._store, relations, text, pin)
+            return answer_query(self._db.spark, self._store, relations, text, pin)
 
 
-def _is_plain(statement: Statement) -> bool:
+def _is_plain_create_view(statement: Statement) -> bool:
     return isinstance(statement, CreateView) and not statement.or_replace and not statement.if_not_exists

@@ -1,4 +1,4 @@
-"""From the text of a view to its definition: planned, typed by Spark, and refused where that must be."""
+"""Turns the SQL of a view into its definition: plans it, takes column names and types from Spark, refuses the rest."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tailrace.spark.session import session
 from tailrace.spark.typer import SparkTyper
 from tailrace.types import Column
 
-ASKED = "refresh = 'full' was asked for"
+FULL_REQUESTED = "the view was created with refresh = 'full'"
 
 
 @dataclass(frozen=True)
 class Names:
-    """The tables and views that the names in a query stand for.
+    """The tables and views that a query may read, by name.
 
     `colocated`: the store places rows on nodes by the hash of their primary key.
     """
@@ -42,155 +42,160 @@ class Names:
         return self.views.get(name) or self.tables[name]
 
 
-class Analyst:
-    """Spark's own reading of queries, over empty relations that stand for tables and views."""
+class ViewDefiner:
+    """Defines views. Spark analyzes each query over empty temporary views that have the columns of the real ones."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
+        self._spark = spark
         self._session: SparkSession | None = None
-        self._known: dict[str, tuple[Column, ...]] = {}
+        self._registered: dict[str, tuple[Column, ...]] = {}
 
-    def define(self, names: Names, wanted: CreateView) -> ViewDef:
-        return define(self, names, wanted)
+    def define(self, names: Names, statement: CreateView) -> ViewDef:
+        """The definition of a view. A query that deltas cannot maintain is recomputed, if the policy allows that."""
+        try:
+            (root, order), columns, uses = self._plan(names, statement)
+        except SqlError as error:
+            if statement.refresh == "incremental":
+                raise
+            return self._define_recomputed(names, statement, error)
+        is_full = statement.refresh == "full"
+        if is_full:  # Spark makes choices that the plan would make, such as which rows a LIMIT keeps
+            _require_deterministic(names, statement, uses)
+        place = recomputable.recomputed_place(columns, root.key) if is_full else view_place(root)
+        policy = (statement.refresh, FULL_REQUESTED if is_full else "")
+        return ViewDef(
+            statement.name, statement.query_sql, root, columns, root.key, place, uses, tables(root), *policy, order
+        )
 
-    def redefine(self, names: Names, wanted: CreateView) -> list[ViewDef]:
-        return redefine(self, names, wanted)
+    def redefine(self, names: Names, statement: CreateView) -> list[ViewDef]:
+        """The new definition of an existing view, then those of all views over it, each after the views it reads.
 
-    def columns(self, names: Names, sql: str, uses: tuple[str, ...]) -> tuple[Column, ...]:
+        The plan of a view contains the plans of the views it reads, so views over the replaced one change, too.
+        Raises `SqlError` if one of them does not fit the new definition.
+        """
+        views = dict(names.views)
+        dependants = _views_over(views, statement.name)
+        new = self.define(names, statement)
+        if cycle := {statement.name, *dependants} & set(new.uses):
+            reason = f"view {statement.name!r} would depend on itself"
+            raise Unsupported(construct=f"reading {min(cycle)!r}", reason=reason)
+        definitions = [new]
+        for name in dependants:
+            views.update((v.name, v) for v in definitions)
+            old = views[name]
+            old_statement = CreateView(name, old.sql, parse_query(old.sql), False, True, old.refresh)
+            try:
+                definitions.append(self.define(replace(names, views=views), old_statement))
+            except SqlError as error:
+                message = f"view {name!r} reads {statement.name!r} and does not fit its new definition: {error}"
+                raise SqlError(message=f"{message}; nothing was changed", view=name) from error
+        return definitions
+
+    def _plan(self, names: Names, statement: CreateView) -> tuple[Built, tuple[Column, ...], tuple[str, ...]]:
+        """The plan, the columns as Spark names and types them, and the names of the tables and views that are read."""
+        uses: set[str] = set()
+
+        def relation(name: str) -> Node | None:
+            name = name.lower()
+            node: Node | None
+            if name in names.views:
+                node = names.views[name].root
+                if node is None:
+                    reason = (
+                        f"that view is always recomputed ({names.views[name].reason}),"
+                        " so this view must be, too: add WITH (refresh = 'full')"
+                    )
+                    raise Unsupported(construct=f"reading view {name!r}", reason=reason)
+            elif name in names.tables:
+                table = names.tables[name]
+                all_columns = tuple(range(len(table.columns)))
+                node = Scan(name, table.id, table.columns, table.positions, all_columns, names.colocated)
+            else:
+                return None
+            uses.add(name)
+            return node
+
+        typer = SparkTyper(self._spark)
+        built = build_view(statement.query, relation, typer)
+        planned_views = [v.plan.logical for v in names.views.values() if v.plan is not None]
+        root = reuse(rewrite(built.node, typer), planned_views, Types(typer))
+        columns = self._analyze(names, statement.query_sql, tuple(uses))
+        _require_same_columns(columns, root.columns)
+        return Built(root, built.order), columns, tuple(sorted(uses))
+
+    def _define_recomputed(self, names: Names, statement: CreateView, error: SqlError) -> ViewDef:
+        """The definition of a view that only Spark can run. `error` says why it has no plan."""
+        uses = tuple(sorted(recomputable.relations(statement.query, {*names.tables, *names.views})))
+        _require_deterministic(names, statement, uses)
+        try:
+            columns = self._analyze(names, statement.query_sql, uses)
+        except SqlError:
+            if isinstance(error, Unsupported):
+                raise
+            raise error from None  # the planner's error has a line and a column, Spark's has not
+        recomputable.require_storable(columns)
+        if not uses:
+            raise Unsupported(construct="a view that reads no table", reason="it would never change")
+        sources = [names.source(name) for name in uses]
+        table_ids = frozenset().union(*(s.tables if isinstance(s, ViewDef) else {s.id} for s in sources))
+        place = recomputable.recomputed_place(columns, None)
+        why = str(error) if statement.refresh == "auto" else FULL_REQUESTED
+        return ViewDef(
+            statement.name, statement.query_sql, None, columns, None, place, uses, table_ids, statement.refresh, why
+        )
+
+    def _analyze(self, names: Names, sql: str, uses: tuple[str, ...]) -> tuple[Column, ...]:
         """A query's columns as Spark names and types them."""
         try:
-            schema = self._over(names, uses).sql(sql).schema
+            schema = self._session_with(names, uses).sql(sql).schema
         except FAILURES as error:
             raise SqlError(message=reason(error)) from None
         return tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
 
-    def _over(self, names: Names, uses: tuple[str, ...]) -> SparkSession:
-        """The session with these relations in it, and with none that is no more."""
-        there = all(name in names.tables or name in names.views for name in self._known)
-        if self._session is None or not there:
-            self._session, self._known = session(self.spark), {}
+    def _session_with(self, names: Names, uses: tuple[str, ...]) -> SparkSession:
+        """A session in which these relations are registered, and no dropped ones."""
+        none_dropped = all(name in names.tables or name in names.views for name in self._registered)
+        if self._session is None or not none_dropped:
+            self._session, self._registered = session(self._spark), {}
         for name in uses:
             columns = tuple(names.source(name).columns)
-            if self._known.get(name) != columns:
+            if self._registered.get(name) != columns:
                 nulls = (f"CAST(NULL AS {c.type}) AS {types.quoted(c.name)}" for c in columns)
                 self._session.range(0).selectExpr(*nulls).createOrReplaceTempView(types.quoted(name))
-                self._known[name] = columns
+                self._registered[name] = columns
         return self._session
 
 
-def define(analyst: Analyst, names: Names, wanted: CreateView) -> ViewDef:
-    """The definition of a view. What cannot be maintained by deltas is recomputed, if the policy lets it."""
-    try:
-        (root, order), columns, uses = _planned(analyst, names, wanted)
-    except SqlError as error:
-        if wanted.refresh == "incremental":
-            raise
-        return _recomputed(analyst, names, wanted, error)
-    full = wanted.refresh == "full"
-    if full:  # Spark decides then what the plan would decide itself, as which rows a LIMIT keeps
-        _require_deterministic(names, wanted, uses)
-    place = recomputable.recomputed_place(columns, root.key) if full else view_place(root)
-    said = ASKED if full else ""
-    kept = (wanted.refresh, said, order)
-    return ViewDef(wanted.name, wanted.query_sql, root, columns, root.key, place, uses, tables(root), *kept)
+def _require_same_columns(spark_columns: tuple[Column, ...], plan_columns: tuple[Column, ...]) -> None:
+    """Raises `Unsupported` if Spark's analysis and the plan disagree: then the plan would maintain another query."""
+    spark_types, plan_types = [c.type for c in spark_columns], [c.type for c in plan_columns]
+    if spark_types != plan_types:
+        reason = f"Spark gives it the column types {spark_types}, the plan {plan_types}"
+        raise Unsupported(construct="this query", reason=reason)
+    spark_names, plan_names = [c.name.lower() for c in spark_columns], [c.name.lower() for c in plan_columns]
+    if spark_names != plan_names and sorted(spark_names) == sorted(plan_names):
+        reason = f"Spark gives it the columns {spark_names}, the plan {plan_names}"
+        raise Unsupported(construct="this query", reason=reason)
+    for type_name in spark_types:
+        types.arrow(type_name)  # raises if the store cannot hold it
 
 
-def _planned(analyst: Analyst, names: Names, wanted: CreateView) -> tuple[Built, tuple[Column, ...], tuple[str, ...]]:
-    uses: set[str] = set()
-
-    def relation(name: str) -> Node | None:
-        name = name.lower()
-        found: Node | None
-        if name in names.views:
-            found = names.views[name].root
-            if found is None:
-                said = f"it can only be recomputed ({names.views[name].reason}); so must this: say refresh = 'full'"
-                raise Unsupported(construct=f"reading view {name!r}", reason=said)
-        elif name in names.tables:
-            table = names.tables[name]
-            everything = tuple(range(len(table.columns)))
-            found = Scan(name, table.id, table.columns, table.positions, everything, names.colocated)
-        else:
-            return None
-        uses.add(name)
-        return found
-
-    typer = SparkTyper(analyst.spark)
-    built = build_view(wanted.query, relation, typer)
-    planned_views = [v.plan.logical for v in names.views.values() if v.plan is not None]
-    root = reuse(rewrite(built.node, typer), planned_views, Types(typer))
-    columns = analyst.columns(names, wanted.query_sql, tuple(uses))
-    kinds, planned = [c.type for c in columns], [c.type for c in root.columns]
-    if kinds != planned:
-        raise Unsupported(construct="this query", reason=f"Spark types it {kinds}, the plan {planned}")
-    called, named = [c.name.lower() for c in columns], [c.name.lower() for c in root.columns]
-    if called != named and sorted(called) == sorted(named):
-        raise Unsupported(construct="this query", reason=f"Spark gives the columns {called}, the plan {named}")
-    for kind in kinds:
-        types.arrow(kind)
-    return Built(root, built.order), columns, tuple(sorted(uses))
-
-
-def _require_deterministic(names: Names, wanted: CreateView, uses: tuple[str, ...]) -> None:
+def _require_deterministic(names: Names, statement: CreateView, uses: tuple[str, ...]) -> None:
     columns = {c.name.lower() for name in uses for c in names.source(name).columns}
-    recomputable.require_deterministic(wanted.query, columns)
+    recomputable.require_deterministic(statement.query, columns)
 
 
-def _recomputed(analyst: Analyst, names: Names, wanted: CreateView, error: SqlError) -> ViewDef:
-    """The definition of a view that only Spark can run; `error` is why there is no plan."""
-    uses = tuple(sorted(recomputable.relations(wanted.query, {*names.tables, *names.views})))
-    _require_deterministic(names, wanted, uses)
-    try:
-        columns = analyst.columns(names, wanted.query_sql, uses)
-    except SqlError:
-        if isinstance(error, Unsupported):
-            raise
-        raise error from None  # it says where
-    recomputable.require_storable(columns)
-    if not uses:
-        raise Unsupported(construct="a view of no table", reason="it would never change")
-    sources = [names.source(name) for name in uses]
-    tables = frozenset().union(*(s.tables if isinstance(s, ViewDef) else {s.id} for s in sources))
-    place = recomputable.recomputed_place(columns, None)
-    said = str(error) if wanted.refresh == "auto" else ASKED
-    return ViewDef(wanted.name, wanted.query_sql, None, columns, None, place, uses, tables, wanted.refresh, said)
-
-
-def redefine(analyst: Analyst, names: Names, wanted: CreateView) -> list[ViewDef]:
-    """The definition of a view that takes the place of one there is, and of all views over it, in that order.
-
-    A view over a view is planned as if the text stood there, so those over it change with it; one that does not fit
-    the new definition is an error.
-    """
-    known = dict(names.views)
-    over = _over(known, wanted.name)
-    new = define(analyst, names, wanted)
-    if circle := {wanted.name, *over} & set(new.uses):
-        raise Unsupported(construct=f"reading {min(circle)!r}", reason=f"it is {wanted.name!r} or reads it")
-    found = [new]
-    for name in over:
-        known.update((v.name, v) for v in found)
-        old = known[name]
-        again = CreateView(name, old.sql, parse_query(old.sql), False, True, old.refresh)
-        try:
-            found.append(define(analyst, replace(names, views=known), again))
-        except SqlError as error:
-            message = f"view {name!r} reads {wanted.name!r} and does not fit its new definition: {error}"
-            raise SqlError(message=f"{message}; nothing was changed", view=name) from error
-    return found
-
-
-def _over(views: Mapping[str, ViewDef], name: str) -> list[str]:
-    """The views over a view, directly or not, each after those it reads."""
-    found: list[str] = []
+def _views_over(views: Mapping[str, ViewDef], name: str) -> list[str]:
+    """The views that read a view, directly or indirectly, each after those it reads."""
+    names: list[str] = []
 
     def visit(below: str) -> None:
         for view in views.values():
             if below in view.uses:
-                if view.name in found:
-                    found.remove(view.name)
-                found.append(view.name)
+                if view.name in names:
+                    names.remove(view.name)
+                names.append(view.name)
                 visit(view.name)
 
     visit(name)
-    return found
+    return names

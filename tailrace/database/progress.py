@@ -1,4 +1,4 @@
-"""Progress of long statements, told to whoever asked for it."""
+"""Progress reports of long statements: the steps that `sql()`, `refresh()` and `audit()` pass to a callback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Step:
-    """Where a statement is: what it does, and for a build how many rows of its tables it has of about how many."""
+    """The current step of a statement. Steps of a build also have the rows loaded so far and the estimated total."""
 
     what: str
     rows: int | None = None
@@ -18,4 +18,8 @@ class Step:
         return self.what if self.rows is None else f"{self.what}: {self.rows:,} of {self.total:,} rows"
 
 
-Say = Callable[[Step], None]
+OnStep = Callable[[Step], None]
+
+
+def ignore_step(step: Step) -> None:
+    """The callback for callers that want no progress reports."""

@@ -1,4 +1,4 @@
-"""Queries: any SELECT over tables and views, run by Spark at one pinned epoch."""
+"""Answers SELECT statements over tables and views with Spark, at one pinned epoch."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def answer(spark: SparkSession, store: Store, relations: Relations, text: str, pin: Pin) -> pa.Table:
-    """The rows of a SELECT over tables and views at a pinned epoch."""
-    fresh = session(spark)
-    for name in _mentioned(text):
+def answer_query(spark: SparkSession, store: Store, relations: Relations, text: str, pin: Pin) -> pa.Table:
+    """The result of a SELECT. All tables and views are read at the pinned epoch."""
+    fresh_session = session(spark)
+    for name in _relation_names(text):
         if name in relations.views:
-            found = view_frame(fresh, store, relations.views[name], pin.epoch)
+            rows = view_frame(fresh_session, store, relations.views[name], pin.epoch)
         elif name in relations.tables:
-            found = table_rows(fresh, store, relations.tables[name], pin.cut)
+            rows = table_rows(fresh_session, store, relations.tables[name], pin.cut)
         else:
-            continue
-        found.createOrReplaceTempView(quoted(name))
+            continue  # the name of a CTE, or an unknown name, which Spark reports
+        rows.createOrReplaceTempView(quoted(name))
     try:
-        return fresh.sql(text).toArrow()
+        return fresh_session.sql(text).toArrow()
     except FAILURES as error:
         raise SqlError(message=reason(error)) from None
 
 
-def _mentioned(text: str) -> set[str]:
+def _relation_names(text: str) -> set[str]:
     return {table.name.lower() for part in only_query(dialect.parse(text)) for table in part.find_all(exp.Table)}

@@ -1,4 +1,4 @@
-"""Signals as requests: work in pieces ends after the piece under way, not in the middle of a call into Spark."""
+"""Turns signals into stop requests, so that work ends between two units and not inside a call into Spark."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def caught(ask: Callable[[], None], *numbers: signal.Signals) -> Iterator[None]:
-    """Turn signals into calls of `ask`, where signals can be had: in the main thread."""
+def caught(request_stop: Callable[[], None], *numbers: signal.Signals) -> Iterator[None]:
+    """Call `request_stop` for each of these signals. Does nothing outside the main thread, which gets all signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {n: signal.signal(n, lambda *_: ask()) for n in numbers}
+    old_handlers = {n: signal.signal(n, lambda *_: request_stop()) for n in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)

@@ -1,7 +1,7 @@
-"""Snapshots: tables and views at one cut, for as long as one likes, while epochs go on.
+"""Snapshots: tables and views at one cut while epochs run.
 
-A snapshot is a pin: undo records and logs from its epoch on are kept until it is closed, and nothing else of it is in
-anybody's way. No read of it holds a transaction of the store open for longer than the read itself.
+A snapshot is a pin: the store retains undo records and logs from the pinned epoch on until the snapshot is closed.
+Writers and epochs are not blocked. A store transaction is open only during a read, not for the life of the snapshot.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tailrace.catalog.pinned import pinned_relations
 from tailrace.codec.schema import TableDef
 from tailrace.database.table import TableReads
 from tailrace.database.view import View
-from tailrace.database.waiting import Fixed
+from tailrace.database.waiting import PinnedEpoch
 from tailrace.errors import Ended
 from tailrace.store.base import Past, Store
 from tailrace.store.pins import Pin
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class Snapshot:
-    """Tables and views as the committed epoch had them when this was taken. Safe to use from several threads.
+    """Tables and views at the epoch that was committed when the snapshot was taken. Safe to use from several threads.
 
-    Close it (`with` does) when done: until then, or until its process ends, the store keeps what it takes to
-    go back there.
+    Close it when done (`with` does): until then, or until its process ends, the store retains undo records and logs
+    for it.
     """
 
     def __init__(
@@ -41,60 +41,61 @@ class Snapshot:
         store: Store,
         catalog: Catalog,
         spark: Callable[[], SparkSession],
-        check: Callable[[], None],
-        closed: Callable[[Snapshot], None],
+        require_open_database: Callable[[], None],
+        on_close: Callable[[Snapshot], None],
     ) -> None:
-        self._store, self._catalog, self._spark, self._checked, self._closed = store, catalog, spark, check, closed
+        self._store, self._catalog, self._spark = store, catalog, spark
+        self._require_open_database, self._on_close = require_open_database, on_close
         self._pasts: dict[int, Past] = {}
-        self._guard = threading.Lock()  # of what is remembered of tables, and of the end
-        self._held = ExitStack()
-        pin, self._relations = self._held.enter_context(pinned_relations(store, catalog))
+        self._guard = threading.Lock()  # protects _pasts, and _pin while closing
+        self._resources = ExitStack()
+        pin, self._relations = self._resources.enter_context(pinned_relations(store, catalog))
         self._pin: Pin | None = pin
 
     @property
     def epoch(self) -> int:
-        """The epoch that it shows."""
-        return self._here().epoch
+        """The epoch that the snapshot shows."""
+        return self._require_pin().epoch
 
     @property
     def position(self) -> int:
-        """The last position that it covers: the number of the newest transaction in it."""
-        return self._here().cut.position.number
+        """The last position that the snapshot covers: the number of its newest transaction."""
+        return self._require_pin().cut.position.number
 
     def table(self, name: str) -> SnapshotTable:
-        self._here()
+        self._require_pin()
         return SnapshotTable(self, self._relations.table(name))
 
     def view(self, name: str) -> View:
-        pin = self._here()
+        pin = self._require_pin()
 
-        def find() -> ViewDef:
-            self._here()
+        def find_definition() -> ViewDef:
+            self._require_pin()
             return self._relations.view(name)
 
-        return View(self._store, find(), Fixed(self._store, pin), find)
+        return View(self._store, find_definition(), PinnedEpoch(self._store, pin), find_definition)
 
     def query(self, text: str) -> pa.Table:
-        """Any SELECT over tables and views of the snapshot, run by Spark."""
-        from tailrace.database.query import answer
+        """Run a SELECT over tables and views of the snapshot with Spark."""
+        from tailrace.database.query import answer_query
 
-        return answer(self._spark(), self._store, self._relations, text, self._here())
+        return answer_query(self._spark(), self._store, self._relations, text, self._require_pin())
 
     def tables(self) -> list[str]:
-        self._here()
+        self._require_pin()
         return sorted(self._relations.tables)
 
     def views(self) -> list[str]:
-        self._here()
+        self._require_pin()
         return sorted(self._relations.views)
 
     def close(self) -> None:
-        """Let go of all that is kept for it; to be called as often as one likes."""
+        """Release the pin. Closing twice is allowed."""
         with self._guard:
             self._pin = None
             self._pasts.clear()
-            self._held.close()
-        self._closed(self)
+            self._resources.close()
+        self._on_close(self)
 
     def __enter__(self) -> Snapshot:
         return self
@@ -107,23 +108,24 @@ class Snapshot:
     def __repr__(self) -> str:
         return f"Snapshot({self._store.path!r}, {'ended' if self._pin is None else f'epoch {self._pin.epoch}'})"
 
-    def _here(self) -> Pin:
-        self._checked()
+    def _require_pin(self) -> Pin:
+        """Raises `Ended` if the snapshot is closed."""
+        self._require_open_database()
         if (pin := self._pin) is None:
             raise Ended(what="snapshot")
         return pin
 
-    def _rows(self, table: TableDef, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Rows by key; what a table was is remembered, so that the next read costs only what is logged until then."""
+    def _rows_by_key(self, table: TableDef, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Rows by key. Before-images from the log are cached per table, so a later read only scans newer entries."""
         with self._guard:
-            past = self._pasts.setdefault(table.id, Past(self._here().cut))
-            found = self._store.get(table, keys, past)
-        self._still(table)
-        return found
+            past = self._pasts.setdefault(table.id, Past(self._require_pin().cut))
+            rows = self._store.get(table, keys, past)
+        self._require_table(table)
+        return rows
 
-    def _still(self, table: TableDef) -> None:
-        """Refuse to read a table that was dropped meanwhile: its rows are gone, also from here."""
-        self._here()
+    def _require_table(self, table: TableDef) -> None:
+        """Raises `UnknownName` if the table was dropped: its rows are deleted for snapshots, too."""
+        self._require_pin()
         self._catalog.require(table)
 
 
@@ -131,13 +133,14 @@ class SnapshotTable(TableReads):
     """A table at the cut of a snapshot."""
 
     def __init__(self, snapshot: Snapshot, definition: TableDef) -> None:
-        super().__init__(snapshot._store, definition, lambda: snapshot._still(definition), snapshot._here().cut)
+        cut = snapshot._require_pin().cut
+        super().__init__(snapshot._store, definition, lambda: snapshot._require_table(definition), cut)
         self._snapshot = snapshot
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows, a batch at a time."""
         yield from super().batches()
-        self._check()
+        self._require_readable()  # rows are incomplete if the table was dropped during the scan
 
-    def _found(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        return self._snapshot._rows(self._def, keys)
+    def _rows_by_key(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        return self._snapshot._rows_by_key(self._def, keys)

@@ -1,4 +1,4 @@
-"""How a store is doing."""
+"""The data of `db.status()` and `tailrace status`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from tailrace.catalog.catalog import Catalog
-from tailrace.database.admission import Lag, allowed
+from tailrace.database.admission import Lag, max_lag
 from tailrace.epochs import records
 from tailrace.store.base import Store
 from tailrace.store.commits import read_committed
@@ -18,14 +18,16 @@ from tailrace.store.pins import list_pins
 
 @dataclass(frozen=True)
 class Status:
-    """`lag_operations` are logged but not yet in the views; `lag_seconds` is the age of the oldest of them.
+    """The state of a store.
 
-    `runner` is who runs epochs now, if anybody. Writers are slowed while the lag is over `max_lag`: a write now waits
-    up to `delay` seconds. `pins` are snapshots and running queries, for which what was is kept, the oldest first.
-
-    A view's `refreshed` says how an epoch brought it up to date last, if it may be recomputed; `epochs` are
-    the last ones, the newest first. In `building` are views that are on their way, with the rows of their tables
-    they have so far and the `failures` since the last chunk, or the reason why they were given up (`failed`).
+    lag_operations, lag_seconds   operations logged but not yet in the views, and the age of the oldest one
+    runner                        the process that runs epochs now, or None
+    max_lag, delay                writers are throttled while the lag exceeds max_lag; a write now waits up to `delay` s
+    pins                          open snapshots and queries, whose undo records and logs are retained; oldest first
+    views[].refreshed             how the last epoch refreshed the view, if its policy allows recomputing
+    building                      unfinished builds: rows loaded so far, `failures` since the last chunk, and the reason
+                                  if the build was given up (`failed`)
+    epochs                        the last epochs, newest first
     """
 
     path: str
@@ -50,18 +52,18 @@ class Status:
 def status(store: Store, catalog: Catalog) -> Status:
     done, newest = read_committed(store), store.newest_cut()
     epochs = records.recent(store)
-    runs, lag = store.holder("runner"), Lag(newest.operations - done.cut.operations, allowed(store))
-    waiting = store.written_after(done.cut) if done.cut.is_before(newest) else None
+    runner, lag = store.holder("runner"), Lag(newest.operations - done.cut.operations, max_lag(store))
+    oldest_waiting = store.written_after(done.cut) if done.cut.is_before(newest) else None
     return Status(
         path=store.path,
         epoch=done.epoch,
         cut=list(done.cut.offsets),
         lag_operations=lag.operations,
-        lag_seconds=max(0.0, time.time() - waiting) if waiting is not None else 0.0,
+        lag_seconds=max(0.0, time.time() - oldest_waiting) if oldest_waiting is not None else 0.0,
         committed_at=done.at or None,
-        runner=None if runs is None else runs._asdict(),
+        runner=None if runner is None else runner._asdict(),
         max_lag=lag.allowed,
-        delay=lag.delay if runs else 0.0,
+        delay=lag.delay if runner else 0.0,
         pins=list_pins(store),
         tables=[
             {"name": t.name, "key": list(t.key), "columns": {c.name: c.type for c in t.columns}}

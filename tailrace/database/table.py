@@ -1,4 +1,4 @@
-"""A table as users write and read it."""
+"""Reads and writes of tables: the classes behind `db.table()`, `snapshot.table()` and `transaction.table()`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tailrace.types import Column
 W = TypeVar("W")
 
 
-class Described:
-    """What a table is: its name, key and columns."""
+class TableSchema:
+    """A table's name, primary key and columns."""
 
     def __init__(self, definition: TableDef) -> None:
         self._def = definition
@@ -45,43 +45,50 @@ class Described:
     def _key_columns(self) -> list[Column]:
         return [self._def.columns[p] for p in self._def.positions]
 
-    def _keys(self, keys: Sequence[Any]) -> pa.RecordBatch:
-        listed = [key_values(self.name, self._key_columns, key) for key in keys]
+    def _key_batch(self, keys: Sequence[Any]) -> pa.RecordBatch:
+        rows = [key_values(self.name, self._key_columns, key) for key in keys]
         arrays = [
-            array_of([v[i] for v in listed], c.name, self.schema.field(c.name).type)
+            array_of([row[i] for row in rows], c.name, self.schema.field(c.name).type)
             for i, c in enumerate(self._key_columns)
         ]
         return pa.RecordBatch.from_arrays(arrays, names=list(self._def.key))
 
 
-class TableReads(Described):
-    """A table's rows: the newest, or those at a cut. `check` refuses what may not be read any more."""
+class TableReads(TableSchema):
+    """Reads of a table: the newest rows, or those at `cut`.
+
+    `require_readable` raises if the table may no longer be read: it was dropped, or the database or snapshot is closed.
+    """
 
     def __init__(
-        self, store: Store, definition: TableDef, check: Callable[[], None] = lambda: None, cut: Cut | None = None
+        self,
+        store: Store,
+        definition: TableDef,
+        require_readable: Callable[[], None] = lambda: None,
+        cut: Cut | None = None,
     ) -> None:
         super().__init__(definition)
-        self._store, self._check, self._cut = store, check, cut
+        self._store, self._require_readable, self._cut = store, require_readable, cut
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row under a key (a tuple if composite), or None."""
         values = key_values(self.name, self._key_columns, key)
         encoded = self._store.key_limit.shorten_one(self._def.keys.encode_one(values))
-        found = self._found([encoded])
-        if encoded not in found:
+        rows = self._rows_by_key([encoded])
+        if encoded not in rows:
             return None
         try:
-            return self._def.rows.decode_one(found[encoded])
+            return self._def.rows.decode_one(rows[encoded])
         except Corrupt as error:
             raise Corrupt(where=f"a row of table {self.name!r}", reason=error.reason) from error
 
     def get_many(self, keys: Sequence[Any]) -> pa.Table:
-        """The rows under these keys, in their order, those that exist."""
-        batch = self._keys(keys)
-        whole = self._def.keys.encode(self._def.key_columns(batch), batch.num_rows)
-        encoded = self._store.key_limit.shorten(whole).to_pylist()
-        found = self._found(encoded)
-        return pa.Table.from_batches([self._def.decode([found[k] for k in encoded if k in found])])
+        """The rows under these keys, in the order of the keys. Missing keys are skipped."""
+        batch = self._key_batch(keys)
+        encoded_keys = self._def.keys.encode(self._def.key_columns(batch), batch.num_rows)
+        stored_keys = self._store.key_limit.shorten(encoded_keys).to_pylist()
+        rows = self._rows_by_key(stored_keys)
+        return pa.Table.from_batches([self._def.decode([rows[k] for k in stored_keys if k in rows])])
 
     def scan(self) -> pa.Table:
         """All rows, in no particular order."""
@@ -89,38 +96,39 @@ class TableReads(Described):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows, a batch at a time."""
-        self._check()
-        everything = range(len(self._def.columns))
+        self._require_readable()
+        all_columns = range(len(self._def.columns))
         for node in range(self._store.nodes):
-            yield from self._store.rows(self._def, node, self._cut, everything)
+            yield from self._store.rows(self._def, node, self._cut, all_columns)
 
-    def _found(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        self._check()
+    def _rows_by_key(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        self._require_readable()
         return self._store.get(self._def, keys)
 
 
-class TableWrites(Described, ABC, Generic[W]):
-    """The ways to write to a table; what becomes of a write is the subclass's matter, and what it returns."""
+class TableWrites(TableSchema, ABC, Generic[W]):
+    """Writes to a table. The subclass decides whether `_write` commits at once or collects, and what it returns (W)."""
 
     @abstractmethod
     def _write(self, changes: list[Change]) -> W: ...
 
     def put(self, row: Mapping[str, Any]) -> W:
-        """Insert or replace one row; columns not given become NULL."""
+        """Insert or replace one row. Omitted columns become NULL."""
         return self.put_many([row])
 
     def put_many(self, rows: Rows) -> W:
-        """Insert or replace rows, all or none: dicts, a pyarrow Table or RecordBatch, or a pandas DataFrame."""
+        """Insert or replace rows atomically. Takes dicts, a pyarrow Table or RecordBatch, or a pandas DataFrame."""
         return self._write([Change(self._def, "put", to_batch(self._def, rows))])
 
     def update(self, row: Mapping[str, Any]) -> W:
-        """Change only the given columns of one row; `NoSuchRow` if its key is not there."""
+        """Change only the given columns of one row. Raises `NoSuchRow` if its key does not exist."""
         return self.update_many([row])
 
     def update_many(self, rows: Sequence[Mapping[str, Any]]) -> W:
-        """Partial updates, all or none. Rows may give different columns."""
+        """Partial updates, applied atomically. Rows may give different columns."""
         changes = []
-        for _, run in groupby(rows, key=lambda row: sorted(map(str, row))):  # in their order: the last one wins
+        # Only adjacent rows with the same columns are grouped: the order of updates is kept, and the last one wins.
+        for _, run in groupby(rows, key=lambda row: sorted(map(str, row))):
             group = list(run)
             names = [n for n in self._def.schema.names if n.lower() in {str(c).lower() for c in group[0]}]
             for key in self._def.key:
@@ -131,31 +139,31 @@ class TableWrites(Described, ABC, Generic[W]):
         return self._write(changes)
 
     def delete(self, key: Any) -> W:
-        """Delete one row, if it is there. A composite key is a tuple."""
+        """Delete one row if it exists. A composite key is a tuple."""
         return self.delete_many([key])
 
     def delete_many(self, keys: Sequence[Any]) -> W:
-        """Delete rows, all in one transaction; keys that are not there are passed over."""
-        return self._write([Change(self._def, "delete", self._keys(keys))])
+        """Delete rows atomically. Missing keys are skipped."""
+        return self._write([Change(self._def, "delete", self._key_batch(keys))])
 
 
 class Table(TableReads, TableWrites[Written]):
     """Rows under a primary key. Every write is one durable transaction, atomic for all its rows.
 
-    `admit` is called before each write: it may let it wait, so that views can follow.
+    `admit` is called before each write. It may sleep to throttle the writer while views are far behind.
     """
 
     def __init__(
         self,
         store: Store,
         definition: TableDef,
-        check: Callable[[], None] = lambda: None,
+        require_readable: Callable[[], None] = lambda: None,
         admit: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(store, definition, check)
+        super().__init__(store, definition, require_readable)
         self._admit = admit
 
     def _write(self, changes: list[Change]) -> Written:
-        self._check()
+        self._require_readable()
         self._admit()
         return self._store.write(changes)

@@ -1,9 +1,9 @@
-"""Transactions: writes to several tables, kept together.
+"""Transactions: writes to several tables that are committed atomically.
 
-They are collected and written at the end, in their order, as one transaction of the store: no crash halves them,
-no cut splits them, and an exception before the end leaves nothing of them. Reads inside see the store as it is
-without them. There is no isolation from other writers between such a read and the end: a row that two processes
-change by reading it first needs an owner, or a lock of theirs.
+Writes are collected and committed when the block ends, in their order, as one transaction of the store. A crash
+or a cut never splits them, and an exception in the block discards them all. Reads inside the block do not see the
+transaction's own writes. There is no isolation: another writer may change a row between a read in the block and the
+commit. Processes that read a row and then write it need a lock of their own.
 """
 
 from __future__ import annotations
@@ -18,69 +18,70 @@ from tailrace.store.base import Change, Store, Written
 
 
 class Transaction:
-    """Writes that become one when the `with` block ends. `written` is then what they did, with their position.
+    """Writes that are committed atomically when the `with` block ends. `written` then has their position.
 
-    A later write sees what an earlier one of the same transaction did: a row that was put may be updated or deleted.
-    An update of a row that is not there (`NoSuchRow`) is found out at the end, when nothing of all is written.
+    Writes apply in order: a row that was put may be updated or deleted later in the same transaction.
+    An update of a missing row raises `NoSuchRow` at the end of the block, and nothing is written.
     """
 
     def __init__(
         self,
         store: Store,
-        find: Callable[[str], TableDef],
-        check: Callable[[TableDef], None],
+        find_table: Callable[[str], TableDef],
+        require_table: Callable[[TableDef], None],
         admit: Callable[[], None],
     ) -> None:
-        self._store, self._find, self._check, self._admit = store, find, check, admit
+        self._store, self._admit = store, admit
+        self._find_table, self._require_table = find_table, require_table
         self._changes: list[Change] = []
         self._written: Written | None = None
-        self._begun = self._over = False
+        self._entered = self._ended = False
 
     @property
     def written(self) -> Written:
-        """What the transaction did, once its block has ended without an exception."""
+        """The position and the number of operations, once the block has ended without an exception."""
         if self._written is None:
-            raise StoreError(message="this transaction has not been written" + ("" if self._over else " yet"))
+            raise StoreError(message="this transaction has not been written" + ("" if self._ended else " yet"))
         return self._written
 
     def table(self, name: str) -> TransactionTable:
-        self._here()
-        return TransactionTable(self, self._find(name))
+        self._require_open()
+        return TransactionTable(self, self._find_table(name))
 
     def __enter__(self) -> Transaction:
-        self._begun = True
-        self._here()
+        self._entered = True
+        self._require_open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over = True
+        self._ended = True
         if kind is None:
             for table in {change.table for change in self._changes}:
-                self._check(table)
+                self._require_table(table)
             self._admit()
             self._written = self._store.write(self._changes)
         self._changes = []
 
-    def _here(self) -> None:
-        if self._over:
+    def _require_open(self) -> None:
+        if self._ended:
             raise Ended(what="transaction")
-        if not self._begun:
-            raise StoreError(message="a transaction is written when its block ends: `with db.transaction() as t:`")
+        if not self._entered:
+            raise StoreError(message="the transaction is not open; use `with db.transaction() as t:`")
 
     def _add(self, changes: list[Change]) -> None:
-        self._here()
+        self._require_open()
         self._changes += changes
 
 
 class TransactionTable(TableReads, TableWrites[None]):
-    """A table inside a transaction: writes are collected, reads see the rows as they are without them."""
+    """A table inside a transaction. Writes are collected; reads see only committed rows."""
 
     def __init__(self, transaction: Transaction, definition: TableDef) -> None:
-        super().__init__(transaction._store, definition, lambda: transaction._check(definition))
+        super().__init__(transaction._store, definition, lambda: transaction._require_table(definition))
         self._transaction = transaction
 
     def _write(self, changes: list[Change]) -> None:
-        self._check()
+        self._require_readable()
         self._transaction._add(changes)

@@ -1,6 +1,6 @@
-"""The epoch that reads of views are at: the committed one, which moves, or a pinned one, which does not.
+"""Chooses the epoch that a read of a view sees: the latest committed epoch, or the pinned epoch of a snapshot.
 
-A write returns its position, the number of its transaction. An epoch covers all positions up to its cut's.
+A write returns its position, the number of its transaction. An epoch covers all positions up to that of its cut.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tailrace.store.pins import Pin
 
 AtLeast: TypeAlias = int | Written | Position
 
-PATIENCE = 30.0  # seconds that a read waits for a position unless told otherwise
-SHORTEST, LONGEST = 0.001, 0.02  # seconds between two looks at the committed epoch
+PATIENCE = 30.0  # default timeout in seconds of a read that waits for a position
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.02  # seconds between two polls of the committed epoch
 
 
-class Moment(ABC):
+class ReadEpoch(ABC):
     """Which epoch to read, and how to wait for one that covers a position."""
 
     @abstractmethod
@@ -28,11 +28,14 @@ class Moment(ABC):
 
     @abstractmethod
     def wait(self, name: str, at_least: AtLeast | None, timeout: float | None) -> None:
-        """Return when `epoch()` covers a position; `Timeout` when it does not in time (None: for ever)."""
+        """Return when `epoch()` covers the position; raise `Timeout` after `timeout` seconds (None: wait forever).
+
+        `name` is the view or epoch that the error message names.
+        """
 
 
-class Latest(Moment):
-    """The committed epoch, which moves."""
+class LatestEpoch(ReadEpoch):
+    """The committed epoch. It advances while epochs run."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -44,17 +47,17 @@ class Latest(Moment):
         if at_least is None:
             return
         position = self._store.position(at_least)
-        began, pause = time.monotonic(), SHORTEST
+        began, pause = time.monotonic(), SHORTEST_PAUSE
         while not (cut := read_committed(self._store).cut).covers(position):
             waited = time.monotonic() - began
             if timeout is not None and waited >= timeout:
-                raise too_late(name, position, cut, waited, _advice(self._store))
+                raise _timeout_error(name, position, cut, waited, _advice(self._store))
             time.sleep(pause if timeout is None else min(pause, timeout - waited))
-            pause = min(pause * 1.5, LONGEST)
+            pause = min(pause * 1.5, LONGEST_PAUSE)
 
 
-class Fixed(Moment):
-    """A pinned epoch: a position that it does not cover is refused at once."""
+class PinnedEpoch(ReadEpoch):
+    """The epoch of a snapshot. It never advances, so waiting for a later position fails at once."""
 
     def __init__(self, store: Store, pin: Pin) -> None:
         self._store, self._pin = store, pin
@@ -64,11 +67,11 @@ class Fixed(Moment):
 
     def wait(self, name: str, at_least: AtLeast | None, timeout: float | None) -> None:
         if at_least is not None and not self._pin.cut.covers(position := self._store.position(at_least)):
-            advice = "a snapshot does not move: take a newer one with snapshot(at_least=...)"
-            raise too_late(name, position, self._pin.cut, 0.0, advice)
+            advice = "a snapshot never advances: take a newer one with snapshot(at_least=...)"
+            raise _timeout_error(name, position, self._pin.cut, 0.0, advice)
 
 
-def too_late(name: str, position: Position, cut: Cut, waited: float, advice: str) -> Timeout:
+def _timeout_error(name: str, position: Position, cut: Cut, waited: float, advice: str) -> Timeout:
     wanted, covered = position.number, cut.position.number
     return Timeout(
         name=name, wanted=wanted, covered=covered, behind=wanted - covered, waited=round(waited, 3), advice=advice
@@ -78,5 +81,5 @@ def too_late(name: str, position: Position, cut: Cut, waited: float, advice: str
 def _advice(store: Store) -> str:
     runner = store.holder("runner")
     if runner is None:
-        return "nobody runs epochs: start `tailrace run`, or refresh"
+        return "no process runs epochs: start `tailrace run`, or refresh"
     return f"epochs are run by process {runner.pid} ({runner.command}, since {runner.since})"

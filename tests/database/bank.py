@@ -83,31 +83,31 @@ class Writer:
         return {"id": customer, "branch": self._random.randrange(BRANCHES), "balance": balances[customer]}
 
     def step(self) -> None:
-        kind = self._random.choice((self._transfer, self._transfer, self._save, self._close, self._many))
-        written = kind(self._customer(), self._customer(), self._random.randrange(1, 50))
+        write = self._random.choice((self._transfer, self._transfer, self._save, self._close, self._many))
+        written = write(self._customer(), self._customer(), self._random.randrange(1, 50))
         self.transactions += written.operations > 0
         self.operations += written.operations
 
-    def _transfer(self, one: int, other: int, amount: int) -> tr.Written:
-        rows = [self._row("accounts", one, -amount), self._row("accounts", other, amount)]
+    def _transfer(self, source: int, target: int, amount: int) -> tr.Written:
+        rows = [self._row("accounts", source, -amount), self._row("accounts", target, amount)]
         return self._db.table("accounts").put_many(rows)
 
-    def _save(self, one: int, other: int, amount: int) -> tr.Written:
+    def _save(self, source: int, target: int, amount: int) -> tr.Written:
         with self._db.transaction() as t:
-            t.table("accounts").put(self._row("accounts", one, -amount))
-            row = self._row("savings", other, amount)
-            t.table("savings").update({"id": other, "balance": row["balance"]})
+            t.table("accounts").put(self._row("accounts", source, -amount))
+            row = self._row("savings", target, amount)
+            t.table("savings").update({"id": target, "balance": row["balance"]})
         return t.written
 
-    def _close(self, one: int, other: int, amount: int) -> tr.Written:
+    def _close(self, source: int, target: int, amount: int) -> tr.Written:
         """Closes an account. The next transfer to or from it opens it again."""
         with self._db.transaction() as t:
-            rest = self.balances["accounts"].pop(one, 0)
-            t.table("savings").put(self._row("savings", other, rest))
-            t.table("accounts").delete(one)
+            rest = self.balances["accounts"].pop(source, 0)
+            t.table("savings").put(self._row("savings", target, rest))
+            t.table("accounts").delete(source)
         return t.written
 
-    def _many(self, one: int, other: int, amount: int) -> tr.Written:
+    def _many(self, source: int, target: int, amount: int) -> tr.Written:
         pairs = [(self._customer(), self._customer()) for _ in range(50)]
         rows = [self._row("accounts", c, m) for pair in pairs for c, m in zip(pair, (-amount, amount), strict=True)]
         return self._db.table("accounts").put_many(rows)

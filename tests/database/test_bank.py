@@ -114,9 +114,10 @@ class Readers:
                 return
             self.seen.count(read.__name__.strip("_"))
 
-    def _check(self, found: Any) -> None:
-        if found not in (self._total, dict.fromkeys(found, self._total) if isinstance(found, dict) else None):
-            self.seen.wrong.append(found)
+    def _check(self, sums: Any) -> None:
+        """Records a wrong sum, or a dict with a wrong sum."""
+        if sums not in (self._total, dict.fromkeys(sums, self._total) if isinstance(sums, dict) else None):
+            self.seen.wrong.append(sums)
 
     def _plain(self) -> None:
         row = self._db.view("total").get()
@@ -145,9 +146,9 @@ class Readers:
         rows = ((bank.MINE, -moved), (bank.OTHER, moved))
         written = accounts.put_many([{"id": -b, "branch": b, "balance": bank.EACH + more} for b, more in rows])
         for branch, more in rows:
-            found = self._db.view("checking").get(branch, at_least=written, timeout=PATIENCE)
-            if found is None or found["total"] != bank.EACH + more:
-                self.seen.wrong.append((branch, more, found))
+            row = self._db.view("checking").get(branch, at_least=written, timeout=PATIENCE)
+            if row is None or row["total"] != bank.EACH + more:
+                self.seen.wrong.append((branch, more, row))
 
 
 def run(
@@ -203,11 +204,12 @@ def read_epochs(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
-def until(true: Callable[[], bool], what: str, saw: Callable[[], Any]) -> None:
+def until(condition: Callable[[], bool], what: str, state: Callable[[], Any]) -> None:
+    """Waits for a condition. A failure reports the last `state()`."""
     deadline = time.monotonic() + PATIENCE
-    while not true():
+    while not condition():
         if time.monotonic() > deadline:
-            pytest.fail(f"no {what} in {PATIENCE:.0f} s: {saw()}")
+            pytest.fail(f"no {what} in {PATIENCE:.0f} s: {state()}")
         time.sleep(0.05)
 
 

@@ -146,17 +146,18 @@ JSON = st.recursive(
 )
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path]
+def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths of a JSON value and of all values inside it."""
+    result = [path]
     for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
-        found += places(value[key], (*path, key))
-    return found
+        result += paths(value[key], (*path, key))
+    return result
 
 
 @st.composite
 def misshapen(draw: st.DrawFn, document: Any) -> Any:
     """A document with one of its parts replaced, removed or added."""
-    path = draw(st.sampled_from(places(document)))
+    path = draw(st.sampled_from(paths(document)))
     if not path:
         return draw(JSON)
     changed = copy.deepcopy(document)

@@ -51,7 +51,7 @@ def test_a_timeout_says_how_far_the_view_is_and_which_process_runs_epochs(db: tr
         view.get(1, at_least=later, timeout=0.05)
     assert (error.value.wanted, error.value.covered, error.value.behind) == (later.transaction, covered.transaction, 3)
     assert error.value.waited >= 0.05
-    assert "nobody runs epochs" in str(error.value)
+    assert "no process runs epochs" in str(error.value)
     with held(db.path, "runner"), pytest.raises(Timeout, match=f"run by process {os.getpid()} "):
         view.scan(at_least=later, timeout=0)
     assert view.get(1) == {"g": 1, "s": 1}
@@ -69,9 +69,9 @@ def test_positions_that_no_write_returned(db: tr.Database, position: Any) -> Non
 def test_runner_names_the_process_that_runs_epochs(tmp_path: Path) -> None:
     assert read_holder(str(tmp_path), "runner") is None
     with held(str(tmp_path), "runner"):
-        found = read_holder(str(tmp_path), "runner")
-        assert found is not None
-        assert found.pid == os.getpid()
+        runner = read_holder(str(tmp_path), "runner")
+        assert runner is not None
+        assert runner.pid == os.getpid()
     assert read_holder(str(tmp_path), "runner") is None
     dead = {"pid": 4194305, "host": os.uname()[1], "started": None, "command": "x", "since": "y"}
     for note in ('{"pid": 1}', "[]", "{", json.dumps(dead)):

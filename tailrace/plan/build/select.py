@@ -32,6 +32,7 @@ from tailrace.plan.joining import renamed
 from tailrace.plan.nodes import Node, Order, Project
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import location
+from tailrace.plan.sql.recomputable import require_storable
 from tailrace.plan.sql.refuse import (
     refuse_by_name,
     refuse_clauses,
@@ -41,7 +42,7 @@ from tailrace.plan.sql.refuse import (
     unsupported_relation,
 )
 from tailrace.plan.typing import ExpressionFault, Typer, Types
-from tailrace.types import Column, arrow
+from tailrace.types import Column
 
 __all__ = ["Built", "ExpressionFault", "Typer", "Types", "build", "build_view"]
 
@@ -65,31 +66,8 @@ def build_view(query: exp.Expr, relations: Relations, typer: Typer | Types) -> B
         node, order = _build_query(query, Environment(relations, types, {}, _build_node))
     except RecursionError:
         raise SqlError(message="the query is nested too deeply") from None
-    _require_storable(node, query)
+    require_storable(node.columns, query)
     return Built(node, readable_order(order, node))
-
-
-def _require_storable(node: Node, query: exp.Expr) -> None:
-    """Raises `SqlError` unless column names are unique and the store can hold all types."""
-    seen: set[str] = set()
-    for index, item in enumerate(node.columns):
-        item_location, name = _item_location(query, index, len(node.columns)), item.name.lower()
-        if name in seen:
-            message = f"two columns of the view are named {item.name!r}; give one an alias with AS"
-            raise SqlError(message=message, **item_location)
-        if name == "_weight":
-            raise SqlError(message="the column name '_weight' is reserved; choose another", **item_location)
-        if "void" in item.type:
-            message = f"column {item.name!r} has no type; write CAST(NULL AS ...)"
-            raise SqlError(message=message, **item_location)
-        arrow(item.type)
-        seen.add(name)
-
-
-def _item_location(query: exp.Expr, index: int, count: int) -> dict[str, int]:
-    """The location of a select item; that of the query if stars make items and columns differ."""
-    items = query.expressions if isinstance(query, exp.Select) else []
-    return location(items[index] if len(items) == count else query)
 
 
 def _build_node(query: exp.Expr, env: Environment) -> Node:

@@ -1,4 +1,4 @@
-"""Checks the queries of recomputed views. Spark runs them unchanged; only the tables may determine their result."""
+"""Checks queries that Spark runs unchanged (only the tables may determine the result), and the columns of all views."""
 
 from __future__ import annotations
 
@@ -57,18 +57,28 @@ def _is_ordered_window(node: exp.Expr) -> bool:
     return isinstance(parent, exp.Window) and bool(parent.args.get("order"))
 
 
-def require_storable(columns: Sequence[Column]) -> None:
-    """Raises `SqlError` unless column names are unique and the store can hold all types."""
+def require_storable(columns: Sequence[Column], query: exp.Expr | None = None) -> None:
+    """Raises `SqlError` unless column names are unique and the store can hold all types.
+
+    With `query`, the query that has these columns, the error says where in the text the column is.
+    """
     seen: set[str] = set()
-    for name, type_name in columns:
+    for index, (name, type_name) in enumerate(columns):
+        where = {} if query is None else _item_location(query, index, len(columns))
         if name.lower() in seen:
-            raise SqlError(message=f"two columns of the view are named {name!r}; give one an alias with AS")
+            raise SqlError(message=f"two columns of the view are named {name!r}; give one an alias with AS", **where)
         if name.lower() == "_weight":
-            raise SqlError(message="the column name '_weight' is reserved; choose another")
+            raise SqlError(message="the column name '_weight' is reserved; choose another", **where)
         if "void" in type_name:
-            raise SqlError(message=f"column {name!r} has no type; write CAST(NULL AS ...)")
+            raise SqlError(message=f"column {name!r} has no type; write CAST(NULL AS ...)", **where)
         types.arrow(type_name)
         seen.add(name.lower())
+
+
+def _item_location(query: exp.Expr, index: int, count: int) -> dict[str, int]:
+    """The location of a select item; that of the query if stars make items and columns differ."""
+    items = query.expressions if isinstance(query, exp.Select) else []
+    return location(items[index] if len(items) == count else query)
 
 
 def recomputed_place(columns: Sequence[Column], key: tuple[int, ...] | None) -> tuple[int, ...]:
