@@ -141,7 +141,7 @@ class Builder:
         """Run one epoch that loads the next chunk. Returns None if all chunks are loaded."""
         with self._lock.held():
             build = planned_build(self._require_build(name, number))
-            if build.complete:
+            if build.is_complete:
                 return None
             self._epochs.advance(maintained(self._catalog), build, self.chunk)
             return self._require_build(name, number)
