@@ -79,8 +79,8 @@ def _pin(store: Store, name: str) -> Pin:
 
 def committed_pin(store: Store) -> Pin:
     """The committed epoch and its cut. This alone does not keep them readable."""
-    done = read_committed(store)
-    return Pin(done.epoch, done.cut)
+    committed = read_committed(store)
+    return Pin(committed.epoch, committed.cut)
 
 
 def _document(pin: Pin) -> PinDocument:

@@ -55,7 +55,7 @@ def test_a_process_keeps_its_term_until_another_one_takes_the_lock(store: LmdbSt
         assert lock.term == first + 2
 
 
-def test_an_epoch_number_that_was_taken_back_stays_burnt(store: LmdbStore) -> None:
+def test_the_number_of_a_rolled_back_epoch_stays_burnt(store: LmdbStore) -> None:
     lock = EpochLock(store)
     with lock.held():
         term = lock.term

@@ -35,9 +35,9 @@ CACHED_CHUNKS = 8  # per undo record and snapshot
 # Serialises puts of all threads: every put releases Python's interpreter lock, so concurrent puts would slow each other
 # down by switching. Commits, which wait for the disk, still run in parallel.
 _putting = threading.Lock()
-_STATE = struct.Struct(">I")
-_EPOCH = struct.Struct(">IQ")
-_CHUNK = struct.Struct(">IQI")
+_STATE = struct.Struct(">I")  # prefix of all keys of a state
+_EPOCH = struct.Struct(">IQ")  # key of an undo record: state, epoch
+_CHUNK = struct.Struct(">IQI")  # key of a chunk of an undo record: state, epoch, chunk
 _MARK = struct.Struct("<QQ")
 _COUNT = struct.Struct("<I")
 _NUMBER = struct.Struct("<Q")

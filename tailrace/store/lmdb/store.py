@@ -41,8 +41,8 @@ from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range
 from tailrace.store.locks import TERM, Holder, LockName
 from tailrace.store.reference import StoreRef
 
-_ROW = struct.Struct(">IH")
-_NUMBER = struct.Struct(">Q")
+_ROW = struct.Struct(">IH")  # prefix of row keys: table, node
+_NUMBER = struct.Struct(">Q")  # key of a transaction's note
 COUNTS: Kind[int] = Kind("count:", Count, expendable=True)  # number of rows, by table id
 T = TypeVar("T")
 KEY_LIMIT = KeyLimit(whole=480, part=232)  # LMDB keys have at most 511 bytes, including prefixes

@@ -50,16 +50,16 @@ def fsck_logs(store: Store, catalog: Catalog) -> list[Finding]:
     findings = []
     with store.inspect() as inspection:
         data = dict(inspection.documents()).get(COMMITTED.name)
-        done = Cut(0, (0,) * store.nodes)
+        committed = Cut(0, (0,) * store.nodes)
         if data is not None:
-            done = COMMITTED.decode(COMMITTED.name, data, store.nodes).cut
-        faults, ends = inspection.transaction_faults(done)
+            committed = COMMITTED.decode(COMMITTED.name, data, store.nodes).cut
+        faults, ends = inspection.transaction_faults(committed)
         if faults:
             advice = "`tailrace audit --repair` rebuilds the list from the logs and recomputes all views"
             findings.append(
                 Finding("list of transactions", "damaged", len(faults), advice, _first(faults), views, True, ("notes",))
             )
-        for node, start in enumerate(done.offsets):
+        for node, start in enumerate(committed.offsets):
             log_faults = list(inspection.log_faults(node, start, None if ends is None else ends[node], tables))
             if unapplied := [f for f in log_faults if f[0] >= start]:
                 advice = (
@@ -115,9 +115,11 @@ def fsck_shards(store: Store, catalog: Catalog) -> list[Finding]:
             continue
         # The intent first: its commit removes it, so the other order could miss an epoch committed in between.
         open_epoch = _open_epoch(store)
-        done = read_committed(store).epoch
+        committed = read_committed(store).epoch
         for record in records:
-            findings += _check_state(shard, record, done, max(open_epoch, done), states_before.get(record.state))
+            findings += _check_state(
+                shard, record, committed, max(open_epoch, committed), states_before.get(record.state)
+            )
             shards_of_state.setdefault(record.state, []).append(shard)
     # Views may have been created or dropped since the first read of the catalog.
     known_numbers = numbers_before | set(describe_states(catalog)) | unpublished_states(catalog)
