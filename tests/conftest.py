@@ -9,12 +9,14 @@ from pyspark.sql import SparkSession
 
 from tailrace.spark.session import session
 
+# Test runs are short: use only the fast compiler. Its default code cache fills up, and then nothing is compiled.
+# Set here, so that the processes of all tests have it, also before the first test that has Spark itself.
+os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m"
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One real Spark session for the whole test run, with Tailrace's own settings."""
-    # Test runs are short: use only the fast compiler. Its default code cache fills up, and then nothing is compiled.
-    os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m"
     started = session(cores=2)
     yield started
     started.stop()
