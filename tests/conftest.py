@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from archive import archive
 from pyspark.sql import SparkSession
 
 from tailrace.spark.session import session
@@ -12,6 +13,15 @@ from tailrace.spark.session import session
 # Test runs are short: use only the fast compiler. Its default code cache fills up, and then nothing is compiled.
 # Set here, so that the processes of all tests have it, also before the first test that has Spark itself.
 os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Lets every JVM take its classes from an archive. Workers of xdist have it from the process that starts them."""
+    cache = getattr(config, "cache", None)
+    if hasattr(config, "workerinput") or cache is None or config.option.collectonly:
+        return
+    if (classes := archive(cache.mkdir("jvm"))) is not None:
+        os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:SharedArchiveFile={classes} -Xlog:disable"
 
 
 @pytest.fixture(scope="session")
