@@ -24,6 +24,29 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:SharedArchiveFile={classes} -Xlog:disable"
 
 
+# Tests that take longest, longest first. They start first, so that no worker is left with one at the end.
+LONGEST = (
+    "test_faults_at_random",
+    "test_fuzz_equals_recompute",
+    "test_oracle_windows.py",
+    "test_oracle_corners.py",
+    "test_lookups.py",
+    "test_oracle_subqueries.py",
+    "test_oracle_operators.py",
+    "test_bench_peers.py",
+    "test_sql_docs.py",
+    "test_fault_cluster.py",
+    "tests/verify/test_audit.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        return next((place for place, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST))
+
+    items.sort(key=rank)  # stable: all others keep their order
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One real Spark session for the whole test run, with Tailrace's own settings."""
