@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Container, Iterable
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,18 @@ from tailrace.spark.session import session
 from tailrace.types import schema
 
 Row = dict[str, Any]
+
+
+# Rows are few and plans many: compiling each plan would take most of the time.
+UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
+def interpreted(spark: SparkSession) -> SparkSession:
+    """A session for the right answers: it compiles nothing and shuffles into one partition."""
+    made = session(spark)
+    for name, value in {**UNCOMPILED, "spark.sql.shuffle.partitions": "1"}.items():
+        made.conf.set(name, value)
+    return made
 
 
 class Model:
@@ -50,9 +63,13 @@ class Model:
             ddl = ", ".join(f"`{c.name}` {c.type}" for c in self.db.table(name).columns)
             spark.createDataFrame(self.arrow(name), schema=ddl).createOrReplaceTempView(name)
 
+    @cached_property
+    def _spark(self) -> SparkSession:
+        return interpreted(self.db.spark)
+
     def check(self) -> None:
         """Asserts that every table equals the model and every view equals Spark's answer over the model."""
-        spark = session(self.db.spark)
+        spark = self._spark
         for name in self.tables:
             assert multiset(self.db.table(name).scan()) == multiset(self.arrow(name)), f"table {name}"
         self.show(spark, self.tables)

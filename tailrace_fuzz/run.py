@@ -17,17 +17,9 @@ from pyspark.sql import SparkSession
 
 import tailrace as tr
 from tailrace.errors import Unsupported
-from tailrace.spark.session import session
 from tailrace_fuzz.data import Epoch
-from tailrace_fuzz.model import Model, differences
+from tailrace_fuzz.model import UNCOMPILED, Model, differences, interpreted
 from tailrace_fuzz.scenarios import Scenario, View
-
-# There are few rows and many plans: compiling each plan would take most of the time.
-_INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-}
 
 
 @dataclass(frozen=True)
@@ -69,9 +61,7 @@ class Oracle:
     """Spark's answers over the expected contents of the tables."""
 
     def __init__(self, spark: SparkSession, model: Model) -> None:
-        self._spark, self._model = session(spark), model
-        for name, value in _INTERPRETED.items():
-            self._spark.conf.set(name, value)
+        self._spark, self._model = interpreted(spark), model
 
     def update(self, tables: Iterable[str], views: Iterable[View]) -> None:
         """Registers the changed tables, and the views that other views read."""
@@ -106,8 +96,8 @@ class Player:
     def __init__(self, spark: SparkSession, path: Path, scenario: Scenario) -> None:
         self._scenario, self.outcome = scenario, Outcome()
         self._db = tr.open(path, spark=spark, map_size=1 << 28, durable=False)
-        for name in ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode"):
-            self._db.spark.conf.set(name, _INTERPRETED[name])
+        for name, value in UNCOMPILED.items():
+            self._db.spark.conf.set(name, value)
         for table in scenario.tables:
             self._db.sql(table.ddl)
         self._model = Model(self._db)

@@ -5,16 +5,51 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from archive import archive
 from pyspark.sql import SparkSession
 
 from tailrace.spark.session import session
+
+# Test runs are short: use only the fast compiler. Its default code cache fills up, and then nothing is compiled.
+# Set here, so that the processes of all tests have it, also before the first test that has Spark itself.
+os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Lets every JVM take its classes from an archive. Workers of xdist have it from the process that starts them."""
+    cache = getattr(config, "cache", None)
+    if hasattr(config, "workerinput") or cache is None or config.option.collectonly:
+        return
+    if (classes := archive(cache.mkdir("jvm"))) is not None:
+        os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:SharedArchiveFile={classes} -Xlog:disable"
+
+
+# Tests that take longest, longest first. They start first, so that no worker is left with one at the end.
+LONGEST = (
+    "test_faults_at_random",
+    "test_fuzz_equals_recompute",
+    "test_oracle_windows.py",
+    "test_oracle_corners.py",
+    "test_lookups.py",
+    "test_oracle_subqueries.py",
+    "test_oracle_operators.py",
+    "test_bench_peers.py",
+    "test_sql_docs.py",
+    "test_fault_cluster.py",
+    "tests/verify/test_audit.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        return next((place for place, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST))
+
+    items.sort(key=rank)  # stable: all others keep their order
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One real Spark session for the whole test run, with Tailrace's own settings."""
-    # Test runs are short: use only the fast compiler. Its default code cache fills up, and then nothing is compiled.
-    os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m"
     started = session(cores=2)
     yield started
     started.stop()
