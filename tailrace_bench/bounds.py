@@ -13,6 +13,7 @@ from functools import cache
 import pyarrow as pa
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.spark.frames import frame
 from tailrace.spark.stages import set_assignment
 from tailrace.store.commits import read_committed
@@ -37,7 +38,7 @@ LMDB_PAIRS_NOTE = (
 
 def time_log_scan(db: tr.Database, table: str, columns: Sequence[str] = ("amount",)) -> float:
     """Seconds in which a warm Spark reads the log after the committed cut and only sums these columns."""
-    definition, store = db._catalog.table(table), db._store
+    definition, store = inside(db).catalog.table(table), inside(db).store
     commit = read_committed(store)
     handed = set_assignment(db.spark, Assignment(commit.epoch + 1, 0, commit.cut, store.newest_cut()))
     positions = [[c.name for c in definition.columns].index(name) for name in columns]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.spark.session import session
 from tailrace.types import schema
 
@@ -77,7 +78,7 @@ class Model:
         while pending:  # a view is checked after the views that it reads
             name = pending.pop(0)
             view = self.db.view(name)
-            if any(used in pending for used in self.db._catalog.view(name).uses):
+            if any(used in pending for used in inside(self.db).catalog.view(name).uses):
                 pending.append(name)
                 continue
             answer = spark.sql(view.sql)

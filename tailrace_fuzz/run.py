@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.errors import Unsupported
 from tailrace_fuzz.data import Epoch
 from tailrace_fuzz.model import UNCOMPILED, Model, differences, interpreted
@@ -123,7 +124,7 @@ class Player:
         return self.outcome
 
     def _write(self, epoch: Epoch) -> None:
-        self._db._epochs.small = -1 if epoch.spread else 50_000
+        inside(self._db).epochs.small = -1 if epoch.spread else 50_000
         for operation in epoch.operations:
             key = self._db.table(operation.table).key
             keys = [tuple(row[k] for k in key) for row in operation.rows]

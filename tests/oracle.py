@@ -17,6 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace_fuzz.model import Model, Row, interpreted, multiset, plain
 
 __all__ = [
@@ -96,7 +97,7 @@ def compare_all_along(
     """
     model = Model(db)
     if spread:
-        db._epochs.small = -1
+        inside(db).epochs.small = -1
     _write(rng, model, sorted(set(changed)), 6)
     _create(db, views)
     model.check()
@@ -111,7 +112,7 @@ def compare_all_along(
     _write(rng, model, changed, 8)
     db.refresh()
     model.check()
-    for frame, reusable in db._epochs._frames.values():
+    for frame, reusable in inside(db).epochs.frames.values():
         if frame is not None and reusable:
             with redirect_stdout(StringIO()) as plan:
                 frame.explain()

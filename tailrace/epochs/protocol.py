@@ -79,7 +79,7 @@ class Epochs:
         self._store, self._tenure, self._spark, self._largest, self.small = store, tenure, spark, largest, small
         self.overhead = OVERHEAD
         self._range_counts: tuple[Cut, Cut, dict[int, int]] | None = None  # cached by `_count_operations`
-        self._frames: dict[tuple[tuple[int, ...], frozenset[int] | None, int, str | None], CompiledFrame] = {}
+        self.frames: dict[tuple[tuple[int, ...], frozenset[int] | None, int, str | None], CompiledFrame] = {}
 
     def refresh(self, maintained: Maintained, progress: Callable[[Epoch], None] | None = None) -> Epoch:
         """Brings all views to the cut that is newest now, in several epochs if one would be too large."""
@@ -352,15 +352,15 @@ class Epochs:
         reusing the shuffle files of the previous epoch.
         """
         cache_key = (tuple(view.state for view in maintained.views), touched, tasks, build)
-        compiled = self._frames.get(cache_key)
+        compiled = self.frames.get(cache_key)
         if compiled is None:
             stages = Stages(self._spark(), self._store, tasks, assignment_source)
             compiler = Compiler(stages, maintained.tables, maintained.states, touched, blank=blank)
             compiled = CompiledFrame(compiler.compile_views(maintained.views), compiler.reusable)
             if not blank and assignment_source.fixed is None:
-                while len(self._frames) >= MAX_CACHED_FRAMES:
-                    self._frames.pop(next(iter(self._frames)))
-                self._frames[cache_key] = compiled
+                while len(self.frames) >= MAX_CACHED_FRAMES:
+                    self.frames.pop(next(iter(self.frames)))
+                self.frames[cache_key] = compiled
         return compiled.frame if compiled.frame is None or compiled.reusable else compiled.frame.alias("again")
 
     def keep(self, committed_epoch: int) -> int:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import tailrace as tr
 from tailrace.cli.app import app
+from tailrace.database.inside import inside
 from tailrace_bench import harness, run
 from tailrace_bench.results import Result
 from tailrace_bench.size import Size
@@ -94,8 +95,8 @@ def test_figures_of_a_wrong_view_do_not_count(tmp_path: Path, spark: Any) -> Non
 
 def _delete_view_rows(db: tr.Database) -> None:
     """Deletes the view's rows without the store's knowledge."""
-    for shard in range(db._store.shards):
-        env = db._store.shard(shard).environment  # type: ignore[attr-defined]
+    for shard in range(inside(db).store.shards):
+        env = inside(db).store.shard(shard).environment  # type: ignore[attr-defined]
         with env.write() as txn:
             txn.drop(env.databases["data"], delete=False)
 

@@ -7,14 +7,15 @@ from typing import Any
 from shopping import SPEND, Tailrace
 
 import tailrace as tr
+from tailrace.database.inside import inside
 
 
 def break_rows(shop: Tailrace) -> None:
     """Delete the view's rows from every shard, behind the store's back."""
     with tr.open(shop.path, create=False) as db:
-        state = db._catalog.view("spend").state
-        for index in range(db._store.shards):
-            environment = db._store.shard(index).environment
+        state = inside(db).catalog.view("spend").state
+        for index in range(inside(db).store.shards):
+            environment = inside(db).store.shard(index).environment
             data = environment.databases["data"]
             with environment.write() as txn:
                 with txn.cursor(data) as cursor:

@@ -12,6 +12,7 @@ import pytest
 
 import tailrace as tr
 from tailrace.database.admission import LONGEST, MAX_LAG, Lag, admit
+from tailrace.database.inside import inside
 from tailrace.errors import DataError
 from tailrace.store.lmdb.lock import held
 
@@ -53,7 +54,7 @@ def test_no_write_waits_if_no_process_runs_epochs(db: tr.Database) -> None:
     assert (status.lag_operations, status.delay, status.runner) == (60, 0.0, None)
     before = time.monotonic()
     for _ in range(20):
-        admit(db._store)
+        admit(inside(db).store)
     assert time.monotonic() - before < LONGEST
 
 
@@ -85,7 +86,7 @@ def test_a_waiting_write_continues_when_the_lag_or_the_runner_is_gone(db: tr.Dat
     with held(db.path, "runner"):
         thread.start()
         assert not done.wait(0.3)
-        db._refresh()
+        inside(db).refresh()
         thread.join()
     assert done.is_set()
     done.clear()

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import tailrace as tr
 from tailrace.catalog import construction
 from tailrace.catalog.definition import ViewDef, view_document
+from tailrace.database.inside import inside
 from tailrace.epochs import records
 from tailrace.epochs.model import INTENT
 from tailrace.errors import Corrupt, NewerFormat, NotAStore, OlderFormat
@@ -97,13 +98,13 @@ DOCUMENTS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tr.Database]:
     with tr.open(tmp_path_factory.mktemp("documents") / "store", map_size=1 << 26, durable=False) as database:
-        database._store.change_documents(DOCUMENTS)
+        inside(database).store.change_documents(DOCUMENTS)
         yield database
 
 
 def read_all(db: tr.Database) -> list[Callable[[], Any]]:
     """Every function that reads documents and needs no Spark."""
-    store = db._store
+    store = inside(db).store
 
     def pin() -> None:
         with pinned(store):
@@ -113,11 +114,11 @@ def read_all(db: tr.Database) -> list[Callable[[], Any]]:
         db.status,
         lambda: db.table("t").get(1),
         lambda: db.view("v").get("x"),
-        lambda: db._catalog.builds,
-        lambda: db._catalog.leftovers(),
-        lambda: db._catalog.dependants("t"),
-        lambda: db._catalog.states,
-        lambda: store.count(db._catalog.table("t")),
+        lambda: inside(db).catalog.builds,
+        lambda: inside(db).catalog.leftovers(),
+        lambda: inside(db).catalog.dependants("t"),
+        lambda: inside(db).catalog.states,
+        lambda: store.count(inside(db).catalog.table("t")),
         lambda: store.trim(read_committed(store).cut),
         lambda: find_oldest_pin(store),
         lambda: construction.read_progress(store, "w"),
@@ -177,9 +178,9 @@ def misshapen(draw: st.DrawFn, document: Any) -> Any:
 
 
 def put(db: tr.Database, name: str, text: bytes) -> None:
-    with db._store._base.write() as txn:
-        txn.put(name.encode(), text, db=db._store._documents)
-    db._catalog._version = -1  # so that the catalog is read again, as in another process
+    with inside(db).store.environment.write() as txn:
+        txn.put(name.encode(), text, db=inside(db).store.environment.databases["documents"])
+    inside(db).forget_catalog()  # so that the catalog is read again, as in another process
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.errors import BadKey, Closed, InUse, NameTaken, NotAStore, SqlError, SyntaxFault, UnknownName, Unsupported
 from tailrace.store.base import Write
 from tailrace.store.commits import COMMITTED, read_committed
@@ -28,7 +29,7 @@ def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
 
 
 def catalog_summary(db: tr.Database) -> tuple[list[str], list[str], int]:
-    return db.tables(), db.views(), len(db._catalog.states)
+    return db.tables(), db.views(), len(inside(db).catalog.states)
 
 
 def test_the_public_api_from_create_to_verify(db: tr.Database) -> None:
@@ -95,10 +96,10 @@ def test_tables_and_views_that_views_read_cannot_be_dropped(db: tr.Database) -> 
 def test_dropping_a_view_keeps_states_that_other_views_share(db: tr.Database) -> None:
     join = "SELECT a.id, b.id AS bid, a.day FROM orders a JOIN orders b ON a.cust = b.cust"
     db.sql(f"CREATE MATERIALIZED VIEW v AS {join}")
-    alone = len(db._catalog.states)
+    alone = len(inside(db).catalog.states)
     db.sql(f"CREATE MATERIALIZED VIEW w AS {join} WHERE a.id < b.id")
     db.sql("DROP VIEW v")
-    assert 0 < len(db._catalog.states) <= alone
+    assert 0 < len(inside(db).catalog.states) <= alone
     db.table("orders").put({"id": 50, "cust": 1})
     db.refresh()
     assert db.verify("w").ok
@@ -186,28 +187,28 @@ def test_an_unfinished_build_leaves_nothing_behind(db: tr.Database, monkeypatch:
 
     statement = "CREATE MATERIALIZED VIEW v AS SELECT cust, MAX(price) AS m FROM orders GROUP BY cust"
     with monkeypatch.context() as patch:
-        patch.setattr(type(db._catalog), "publish", crash)
+        patch.setattr(type(inside(db).catalog), "publish", crash)
         with pytest.raises(Crash):
             db.sql(statement)
     assert db.views() == []
     db.table("orders").put({"id": 9, "cust": 0, "price": 1000})
     db.sql(statement)
     assert db.view("v").get(0) == {"cust": 0, "m": Decimal("1000.00")}
-    assert db._catalog.leftovers() == []
+    assert inside(db).catalog.leftovers() == []
 
 
 def test_verify_finds_a_missing_row(db: tr.Database) -> None:
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, price FROM orders")
-    view, epoch = db._catalog.view("v"), read_committed(db._store).epoch
-    for shard in range(db._store.shards):
-        holder = db._store.shard(shard)
+    view, epoch = inside(db).catalog.view("v"), read_committed(inside(db).store).epoch
+    for shard in range(inside(db).store.shards):
+        holder = inside(db).store.shard(shard)
         with holder.at(epoch) as snapshot:
             entries = [entry for run in snapshot.scan(view.state) for entry in run]
         if entries:
             holder.apply(epoch + 1, [Write.of(view.state, [entries[0][0]], [None], None)], keep=epoch)
             break
-    done = read_committed(db._store)
-    db._store.change_documents({COMMITTED.name: structs.replace(done, epoch=epoch + 1)})
+    done = read_committed(inside(db).store)
+    inside(db).store.change_documents({COMMITTED.name: structs.replace(done, epoch=epoch + 1)})
     report = db.verify("v")
     assert (report.ok, report.missing, report.extra) == (False, 1, 0)
     assert len(report.examples["missing"]) == 1

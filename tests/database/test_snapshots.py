@@ -13,6 +13,7 @@ import pytest
 
 import tailrace as tr
 from tailrace.catalog.construction import DROPPING
+from tailrace.database.inside import inside
 from tailrace.errors import Closed, Ended, Timeout, UnknownName
 
 VIEWS = {
@@ -107,7 +108,7 @@ def test_a_snapshot_keeps_its_catalog_while_views_and_tables_are_created_replace
             with pytest.raises(UnknownName):
                 read()
     db.refresh()  # the next epoch removes what was kept only for the snapshot
-    assert db._store.document(DROPPING) is None
+    assert inside(db).store.document(DROPPING) is None
 
 
 def test_an_ended_snapshot_refuses_reads(db: tr.Database) -> None:
@@ -182,12 +183,12 @@ def test_many_threads_read_one_snapshot(db: tr.Database) -> None:
 def kept_entries(db: tr.Database) -> tuple[int, int]:
     """The number of log entries, and of undo entries in all shards."""
     undos = 0
-    for number in range(db._store.shards):
-        environment = db._store.shard(number)._env  # type: ignore[attr-defined]
+    for number in range(inside(db).store.shards):
+        environment = inside(db).store.shard(number)._env  # type: ignore[attr-defined]
         with environment.read() as txn:
             undos += txn.stat(environment.databases["undo"])["entries"]
-    with db._store._base.read() as txn:
-        return int(txn.stat(db._store._log)["entries"]), undos
+    with inside(db).store.environment.read() as txn:
+        return int(txn.stat(inside(db).store.environment.databases["log"])["entries"]), undos
 
 
 def test_log_and_undo_records_are_removed_after_a_snapshot_ends(db: tr.Database) -> None:

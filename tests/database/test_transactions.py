@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.errors import BadValue, Ended, NoSuchRow, StoreError, UnknownName
 
 
@@ -26,7 +27,7 @@ def rows(db: tr.Database, name: str) -> dict[int, tuple[Any, Any]]:
 
 
 def test_all_writes_are_committed_as_one_transaction(db: tr.Database) -> None:
-    before = db._store.newest_cut()
+    before = inside(db).store.newest_cut()
     with db.transaction() as t:
         a, b = t.table("a"), t.table("b")
         a.put({"id": 100, "v": 5})
@@ -39,9 +40,9 @@ def test_all_writes_are_committed_as_one_transaction(db: tr.Database) -> None:
         assert a.get(100) is None
         assert b.scan().num_rows == 0
         assert a.get(0) == db.table("a").get(0) == {"id": 0, "g": 0, "v": 1}
-        assert db._store.newest_cut() == before
+        assert inside(db).store.newest_cut() == before
     assert t.written.transaction == before.transaction + 1
-    assert db._store.newest_cut().transaction == t.written.transaction
+    assert inside(db).store.newest_cut().transaction == t.written.transaction
     assert rows(db, "b") == {2: (None, 2)}
     kept = {i: (i, 1) for i in range(3, 10)}
     assert rows(db, "a") == {**kept, 0: (3, 3), 2: (None, 9), 100: (7, 5)}
@@ -75,7 +76,7 @@ def update_missing_row(t: tr.Transaction) -> None:
     ("fail", "error"), [(raise_failure, Failure), (put_bad_row, BadValue), (update_missing_row, NoSuchRow)]
 )
 def test_an_exception_rolls_everything_back(db: tr.Database, fail: Any, error: type[Exception]) -> None:
-    before, was = db._store.newest_cut(), rows(db, "a")
+    before, was = inside(db).store.newest_cut(), rows(db, "a")
     t = db.transaction()
 
     def write() -> None:
@@ -85,7 +86,7 @@ def test_an_exception_rolls_everything_back(db: tr.Database, fail: Any, error: t
 
     with pytest.raises(error):
         write()
-    assert (db._store.newest_cut(), rows(db, "a"), rows(db, "b")) == (before, was, {})
+    assert (inside(db).store.newest_cut(), rows(db, "a"), rows(db, "b")) == (before, was, {})
     with pytest.raises(StoreError, match="not been written"):
         t.written  # noqa: B018
 

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 import tailrace as tr
 from tailrace.catalog import construction
+from tailrace.database.inside import inside
 from tailrace.database.progress import Step
 from tailrace.errors import BuildFailed, Corrupt, StoreFull, TailraceError
 from tailrace.sent_errors import send_errors
@@ -35,7 +36,7 @@ def fill(db: tr.Database) -> None:
 def db(tmp_path: Path, spark: SparkSession) -> Iterator[tr.Database]:
     with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
         fill(database)
-        database._builder.chunk = 30
+        inside(database).builder.chunk = 30
         yield database
 
 
@@ -60,7 +61,7 @@ class AtChunk:
             until(lambda: self._stuck, "the shard")
 
     def _work(self) -> None:
-        with self._db._store.shard(0)._env.write():
+        with inside(self._db).store.shard(0).environment.write():
             self._stuck = True
             self._act()
 
@@ -118,7 +119,7 @@ def test_a_build_that_fails_three_times_in_a_row_is_discarded(db: tr.Database) -
 def test_a_build_that_reaches_map_size_is_discarded_at_once(tmp_path: Path, spark: SparkSession) -> None:
     with tr.open(tmp_path / "s", spark=spark, map_size=1 << 20) as db:
         fill(db)
-        db._builder.chunk = 60
+        inside(db).builder.chunk = 60
         text = "CREATE MATERIALIZED VIEW large AS SELECT l.id, r.id AS other, repeat('x', 400) AS x FROM a l, a r"
         with pytest.raises(BuildFailed) as error:
             db.sql(text)
@@ -132,15 +133,16 @@ def test_a_build_that_reaches_map_size_is_discarded_at_once(tmp_path: Path, spar
 JVM_KILLER = """
 import sys, threading, time
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.errors import EpochFailed
 
 db = tr.open(sys.argv[1], create=False)
-db._builder.chunk = 30
+inside(db).builder.chunk = 30
 context = db.spark.sparkContext
 stuck = threading.Event()
 
 def kill_jvm():
-    with db._store.shard(0)._env.write():
+    with inside(db).store.shard(0).environment.write():
         stuck.set()
         while not context.statusTracker().getActiveJobsIds():
             time.sleep(0.02)

@@ -19,6 +19,7 @@ from oracle import WIDE, Model, random_row, random_step
 import tailrace as tr
 from tailrace.catalog import construction
 from tailrace.catalog.construction import this_owner
+from tailrace.database.inside import inside
 from tailrace.database.progress import Step
 from tailrace.errors import BeingBuilt, BuildFailed, InUse
 
@@ -54,9 +55,9 @@ def create(name: str) -> str:
 def stored_states(db: tr.Database) -> set[int]:
     """The states that have entries in any shard."""
     states = set()
-    for number in range(db._store.shards):
-        shard = db._store.shard(number)
-        with shard._env.read() as txn, txn.cursor(shard._data) as cursor:
+    for number in range(inside(db).store.shards):
+        shard = inside(db).store.shard(number)
+        with shard.environment.read() as txn, txn.cursor(shard.environment.databases["data"]) as cursor:
             states |= {int.from_bytes(key[:4], "big") for key in cursor.iternext(values=False)}
     return states
 
@@ -64,7 +65,7 @@ def stored_states(db: tr.Database) -> set[int]:
 @pytest.mark.parametrize("name", list(VIEWS))
 def test_a_view_built_in_chunks_is_exact_though_tables_change(db: tr.Database, name: str) -> None:
     rng, model = random.Random(name), Model(db)
-    db._builder.chunk = 9
+    inside(db).builder.chunk = 9
     model.put("a", [{**random_row(rng), "id": i} for i in range(100, 130)])
     for _ in range(8):
         random_step(rng, model, rng.choice("aac"), 30)
@@ -89,7 +90,7 @@ def test_a_view_built_in_chunks_is_exact_though_tables_change(db: tr.Database, n
         random_step(rng, model, rng.choice("aac"), 30)
     db.refresh()
     model.check()
-    used = {v.state for v in db._catalog.views.values()} | set(db._catalog.states.values())
+    used = {v.state for v in inside(db).catalog.views.values()} | set(inside(db).catalog.states.values())
     assert stored_states(db) <= used, "private states of the build that no view shares are removed"
     assert db.status().building == []
 
@@ -117,7 +118,7 @@ def interrupt_build(db: tr.Database, statement: str, chunks: int) -> int:
 
 
 def test_an_interrupted_build_continues_after_its_last_chunk(db: tr.Database) -> None:
-    db._builder.chunk = 20
+    inside(db).builder.chunk = 20
     fill(db, 100)
     rows = interrupt_build(db, create("pairs"), 3)
     (building,) = db.status().building
@@ -134,7 +135,7 @@ def test_an_interrupted_build_continues_after_its_last_chunk(db: tr.Database) ->
 
 
 def test_refresh_and_run_continue_an_interrupted_build(db: tr.Database) -> None:
-    db._builder.chunk = 20
+    inside(db).builder.chunk = 20
     fill(db, 100)
     interrupt_build(db, create("totals"), 2)
     db.table("a").put({"id": 3, "g": 50})
@@ -147,11 +148,11 @@ def test_refresh_and_run_continue_an_interrupted_build(db: tr.Database) -> None:
 
 
 def test_refresh_does_not_touch_a_build_that_another_process_runs(db: tr.Database) -> None:
-    db._builder.chunk = 20
+    inside(db).builder.chunk = 20
     fill(db, 100)
     rows = interrupt_build(db, create("flat"), 2)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        db._catalog.own("flat", structs.replace(this_owner(), pid=other.pid, started=None))
+        inside(db).catalog.own("flat", structs.replace(this_owner(), pid=other.pid, started=None))
         with pytest.raises(BeingBuilt) as error:
             db.sql(create("flat"))
         assert error.value.pid == other.pid
@@ -164,19 +165,19 @@ def test_refresh_does_not_touch_a_build_that_another_process_runs(db: tr.Databas
 
 
 def test_a_build_published_by_another_handle_is_complete(db: tr.Database) -> None:
-    db._builder.chunk = 20
+    inside(db).builder.chunk = 20
     fill(db, 100)
     with tr.open(db.path, spark=db.spark) as other:
         db.sql(create("pairs"), progress=lambda step: other.refresh() if step.rows is not None else None)
         assert db.verify("pairs").ok
         interrupt_build(db, create("flat"), 2)
-        take_over = db._builder.take_over
+        take_over = inside(db).builder.take_over
 
         def late(name: str) -> None:
             other.refresh()
             take_over(name)
 
-        db._builder.take_over = late  # type: ignore[method-assign]
+        inside(db).builder.take_over = late  # type: ignore[method-assign]
         db.sql(create("flat"))
         assert db.verify("flat").ok
         with pytest.raises(BuildFailed) as error:
@@ -186,7 +187,7 @@ def test_a_build_published_by_another_handle_is_complete(db: tr.Database) -> Non
 
 
 def test_chunks_of_wide_rows_are_smaller(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    db._builder.chunk = 50
+    inside(db).builder.chunk = 50
     db.table("a").put_many([{"id": i, "h": "x" * 10_000} for i in range(100)])
     monkeypatch.setattr(construction, "CHUNK_BYTES", 200_000)
     steps: list[Step] = []
@@ -198,7 +199,7 @@ def test_chunks_of_wide_rows_are_smaller(db: tr.Database, monkeypatch: pytest.Mo
 
 
 def test_dropping_a_view_that_is_being_built(db: tr.Database) -> None:
-    db._builder.chunk = 20
+    inside(db).builder.chunk = 20
     fill(db, 100)
     interrupt_build(db, create("pairs"), 2)
     assert stored_states(db)
@@ -207,7 +208,7 @@ def test_dropping_a_view_that_is_being_built(db: tr.Database) -> None:
 
 
 def test_a_build_that_fails_leaves_other_views_alone(db: tr.Database) -> None:
-    db._builder.chunk = 20
+    inside(db).builder.chunk = 20
     fill(db, 100)
     db.sql(create("none"))
     bad = "CREATE MATERIALIZED VIEW bad AS SELECT id, assert_true(n < 70) IS NULL AS x FROM a"
@@ -238,8 +239,9 @@ def test_small_views_are_built_in_one_job(db: tr.Database) -> None:
 CREATOR = """
 import sys
 import tailrace as tr
+from tailrace.database.inside import inside
 db = tr.open(sys.argv[1], create=False)
-db._builder.chunk = 1500
+inside(db).builder.chunk = 1500
 db.sql(sys.argv[2], progress=lambda step: print(step.rows or 0, flush=True))
 """
 
@@ -269,7 +271,7 @@ def test_a_killed_build_is_finished_by_the_next_process(tmp_path: Path, spark: A
         (building,) = db.status().building
         assert (building["pid"], building["failed"]) == (None, None)
         assert building["rows"] >= rows[-1]
-        db._builder.chunk = 10_000
+        inside(db).builder.chunk = 10_000
         db.table("a").put_many([{"id": i, "g": 3, "n": -i} for i in range(0, 20_000, 90)])
         db.refresh()
         assert db.views() == ["lonely"]

@@ -14,6 +14,7 @@ from msgspec import structs
 
 import tailrace as tr
 from tailrace import faults
+from tailrace.database.inside import inside
 from tailrace.epochs.model import INTENT
 from tailrace.errors import EpochFailed, EpochsLocked, Fenced
 from tailrace.store.base import Write
@@ -55,9 +56,9 @@ def crash_before_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> Non
             raise Crash
         original(self, changes, **options)
 
-    original = type(db._store).change_documents
+    original = type(inside(db).store).change_documents
     with monkeypatch.context() as patch:
-        patch.setattr(type(db._store), "change_documents", no_commit)
+        patch.setattr(type(inside(db).store), "change_documents", no_commit)
         with pytest.raises(Crash):
             db.refresh()
 
@@ -65,14 +66,14 @@ def crash_before_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_refresh_reports_what_it_did(db: tr.Database) -> None:
     fill(db, 0)
     epoch = db.refresh()
-    assert (epoch.operations, epoch.number) == (9, read_committed(db._store).epoch)
+    assert (epoch.operations, epoch.number) == (9, read_committed(inside(db).store).epoch)
     again = db.refresh()
     assert (again.operations, again.number) == (0, epoch.number)
 
 
 @pytest.mark.parametrize("small", [50_000, -1])
 def test_a_repeated_epoch_is_applied_once(db: tr.Database, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
-    db._epochs.small = small
+    inside(db).epochs.small = small
     fill(db, 0)
     db.refresh()
     before = read_views(db)
@@ -145,14 +146,14 @@ def test_run_until_stopped(db: tr.Database) -> None:
 
 def test_the_log_is_trimmed_up_to_the_committed_cut_or_the_oldest_pin(db: tr.Database) -> None:
     def entries() -> int:
-        with db._store._base.read() as txn:
-            return int(txn.stat(db._store._log)["entries"])
+        with inside(db).store.environment.read() as txn:
+            return int(txn.stat(inside(db).store.environment.databases["log"])["entries"])
 
     fill(db, 0)
     assert entries() > 0
     db.refresh()
     assert entries() == 0
-    with pinned(db._store) as pin:
+    with pinned(inside(db).store) as pin:
         old = read_views(db)
         fill(db, 100)
         db.refresh()
@@ -161,8 +162,8 @@ def test_the_log_is_trimmed_up_to_the_committed_cut_or_the_oldest_pin(db: tr.Dat
         assert entries() > 0
         from tailrace.spark.frames import view_frame
 
-        view = db._catalog.view("f")
-        rows = view_frame(db.spark, db._store, view, pin.epoch).toArrow().to_pylist()
+        view = inside(db).catalog.view("f")
+        rows = view_frame(db.spark, inside(db).store, view, pin.epoch).toArrow().to_pylist()
         assert sorted(rows, key=lambda r: r["id"]) == old["f"]
     fill(db, 300)
     db.refresh()
@@ -172,7 +173,7 @@ def test_the_log_is_trimmed_up_to_the_committed_cut_or_the_oldest_pin(db: tr.Dat
 def test_a_failed_epoch_commits_nothing_and_is_retried(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(db, 0)
     db.refresh()
-    before = read_committed(db._store)
+    before = read_committed(inside(db).store)
     db.sql(
         "CREATE MATERIALIZED VIEW bad AS SELECT id, raise_error(CAST(v AS STRING)) IS NULL AS x FROM a WHERE v = 999"
     )
@@ -180,7 +181,7 @@ def test_a_failed_epoch_commits_nothing_and_is_retried(db: tr.Database, monkeypa
     with pytest.raises(EpochFailed) as error:
         db.refresh()
     assert "999" in error.value.reason
-    assert read_committed(db._store).epoch == before.epoch
+    assert read_committed(inside(db).store).epoch == before.epoch
     db.drop("bad")
     assert db.refresh().operations == 1
     assert db.verify("t").ok
@@ -188,15 +189,15 @@ def test_a_failed_epoch_commits_nothing_and_is_retried(db: tr.Database, monkeypa
 
 def take_term(db: tr.Database) -> None:
     """Another process takes the epoch lock, as if this one had been suspended."""
-    newest = db._store.document(TERM)
+    newest = inside(db).store.document(TERM)
     assert newest is not None
-    db._store.change_documents({TERM.name: structs.replace(newest, number=newest.number + 1, host="elsewhere")})
+    inside(db).store.change_documents({TERM.name: structs.replace(newest, number=newest.number + 1, host="elsewhere")})
 
 
 def test_a_runner_that_was_replaced_does_not_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(db, 0)
     db.refresh()
-    before, done = read_views(db), read_committed(db._store)
+    before, done = read_views(db), read_committed(inside(db).store)
     fill(db, 100)
 
     def replaced(name: str) -> None:
@@ -207,7 +208,7 @@ def test_a_runner_that_was_replaced_does_not_commit(db: tr.Database, monkeypatch
         patch.setattr(faults, "point", replaced)
         with pytest.raises(Fenced):
             db.refresh()
-    assert (read_committed(db._store), read_views(db)) == (done, before)
+    assert (read_committed(inside(db).store), read_views(db)) == (done, before)
     db.refresh()  # under a term of its own
     assert db.view("t").get(0) == {"g": 0, "s": 309, "n": 3, "lo": 100}
     assert all(db.verify(name).ok for name in db.views())
@@ -216,9 +217,9 @@ def test_a_runner_that_was_replaced_does_not_commit(db: tr.Database, monkeypatch
 def test_a_task_of_a_runner_that_was_replaced_says_so(db: tr.Database) -> None:
     fill(db, 0)
     db.refresh()
-    newest = db._store.document(TERM)
+    newest = inside(db).store.document(TERM)
     assert newest is not None
-    db._store.fence(newest.number + 1)
+    inside(db).store.fence(newest.number + 1)
     fill(db, 100)
     with pytest.raises(Fenced) as error:
         db.refresh()
@@ -233,16 +234,16 @@ def test_tasks_of_an_epoch_that_another_process_took_over_are_refused(
 ) -> None:
     fill(db, 0)
     crash_before_commit(db, monkeypatch)
-    intent = db._store.document(INTENT)
+    intent = inside(db).store.document(INTENT)
     assert intent is not None
     take_term(db)
     db.refresh()
-    newest_term = db._store.document(TERM)
+    newest_term = inside(db).store.document(TERM)
     assert newest_term is not None
     assert intent.term < newest_term.number
-    for index in range(db._store.shards):
+    for index in range(inside(db).store.shards):
         with pytest.raises(Fenced):
-            db._store.shard(index).apply(intent.epoch, [Write.of(99, [b"k"], [b"v"], [None])], 0, intent.term)
+            inside(db).store.shard(index).apply(intent.epoch, [Write.of(99, [b"k"], [b"v"], [None])], 0, intent.term)
     assert all(db.verify(name).ok for name in db.views())
 
 
@@ -253,14 +254,14 @@ def test_a_repair_never_uses_the_number_of_an_epoch_that_it_takes_back(
     db.refresh()
     fill(db, 100)
     crash_before_commit(db, monkeypatch)
-    intent = db._store.document(INTENT)
+    intent = inside(db).store.document(INTENT)
     assert intent is not None
-    state = db._catalog.view("f").state
-    db._store.shard(0).apply(intent.epoch + 1, [Write.of(state, [b"k"], [b"damaged"], [None])], 0, intent.term)
+    state = inside(db).catalog.view("f").state
+    inside(db).store.shard(0).apply(intent.epoch + 1, [Write.of(state, [b"k"], [b"damaged"], [None])], 0, intent.term)
     report = db.audit(repair=True)
     assert report.ok, report
-    assert read_committed(db._store).epoch > intent.epoch
+    assert read_committed(inside(db).store).epoch > intent.epoch
     with pytest.raises(Fenced):  # a task that outlived its driver
-        db._store.shard(0).apply(intent.epoch, [Write.of(state, [b"k"], [b"v"], [None])], 0, intent.term)
+        inside(db).store.shard(0).apply(intent.epoch, [Write.of(state, [b"k"], [b"v"], [None])], 0, intent.term)
     db.refresh()
     assert all(db.verify(name).ok for name in db.views())

@@ -11,6 +11,7 @@ import pytest
 from oracle import WIDE, Model, random_step
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.epochs import records
 from tailrace.errors import SqlError, Unsupported
 from tailrace.store.commits import read_committed
@@ -61,7 +62,7 @@ def random_steps(rng: random.Random, model: Model, count: int) -> None:
 def test_full_views_equal_recomputation(db: tr.Database, spread: bool) -> None:
     rng, model = random.Random(f"full{spread}"), Model(db)
     if spread:
-        db._epochs.small = -1
+        inside(db).epochs.small = -1
     random_steps(rng, model, 5)
     create(db, "full", {**ANY, "totals": PLANNED["totals"], "bag": PLANNED["bag"]})
     db.sql(
@@ -70,7 +71,7 @@ def test_full_views_equal_recomputation(db: tr.Database, spread: bool) -> None:
     model.check()
     assert db.view("totals").key == ["g"], "the key comes from the plan"
     assert db.view("beside").key is None
-    assert db._catalog.states == {}, "only the view's rows are stored"
+    assert inside(db).catalog.states == {}, "only the view's rows are stored"
     for _ in range(2):
         random_steps(rng, model, 6)
         epoch = db.refresh()
@@ -87,23 +88,23 @@ def test_full_views_equal_recomputation(db: tr.Database, spread: bool) -> None:
 def test_auto_views_equal_recomputation_whether_recomputed_or_updated_by_deltas(db: tr.Database, spread: bool) -> None:
     rng, model = random.Random(f"auto{spread}"), Model(db)
     if spread:
-        db._epochs.small = -1
+        inside(db).epochs.small = -1
     random_steps(rng, model, 5)
     create(db, "auto", PLANNED)
     create(db, "incremental", {n: PLANNED[n] for n in ("totals", "spread", "pairs")}, prefix="also_")
     for overhead in (RECOMPUTE, DELTAS, RECOMPUTE, RECOMPUTE, DELTAS):
-        db._epochs.overhead = overhead
+        inside(db).epochs.overhead = overhead
         random_steps(rng, model, 5)
         epoch = db.refresh()
         expected = "recomputed" if overhead == RECOMPUTE else "deltas"
         assert {way.taken for way in epoch.refreshed.values()} == {expected}
         model.check()
-    db._epochs.overhead = RECOMPUTE
+    inside(db).epochs.overhead = RECOMPUTE
     for name in "ac":
         model.delete(name, [k if len(k) > 1 else k[0] for k in model.tables[name]])
     db.refresh()
     model.check()
-    db._epochs.overhead = DELTAS
+    inside(db).epochs.overhead = DELTAS
     random_steps(rng, model, 4)
     db.refresh()
     model.check()
@@ -112,7 +113,7 @@ def test_auto_views_equal_recomputation_whether_recomputed_or_updated_by_deltas(
 def test_the_choice_follows_the_share_of_the_table_that_changed(db: tr.Database) -> None:
     db.table("a").put_many([{"id": i, "g": i % 5, "p": i} for i in range(200)])
     create(db, "auto", {"totals": PLANNED["totals"]})
-    db._epochs.overhead = 0
+    inside(db).epochs.overhead = 0
     db.table("a").put_many([{"id": i, "g": 9, "p": i} for i in range(5)])
     assert db.refresh().refreshed["totals"].taken == "deltas"
     db.table("a").put_many([{"id": i, "g": 8, "p": i} for i in range(190)])
@@ -188,9 +189,9 @@ def crash_before_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> Non
             raise Crash
         original(self, changes)
 
-    original = type(db._store).change_documents
+    original = type(inside(db).store).change_documents
     with monkeypatch.context() as patch:
-        patch.setattr(type(db._store), "change_documents", no_commit)
+        patch.setattr(type(inside(db).store), "change_documents", no_commit)
         with pytest.raises(Crash):
             db.refresh()
 
@@ -202,14 +203,14 @@ def test_a_repeated_epoch_keeps_its_recorded_choice(db: tr.Database, monkeypatch
     random_steps(rng, model, 5)
     db.refresh()
     before = {name: db.view(name).scan().to_pylist() for name in db.views()}
-    number = read_committed(db._store).epoch
-    db._epochs.overhead = RECOMPUTE
+    number = read_committed(inside(db).store).epoch
+    inside(db).epochs.overhead = RECOMPUTE
     random_steps(rng, model, 5)
     crash_before_commit(db, monkeypatch)
     assert {name: db.view(name).scan().to_pylist() for name in db.views()} == before, (
         "readers stay at the committed epoch"
     )
-    db._epochs.overhead = DELTAS
+    inside(db).epochs.overhead = DELTAS
     epoch = db.refresh()
     assert (epoch.number, {w.taken for w in epoch.refreshed.values()}) == (number + 1, {"recomputed"})
     model.check()

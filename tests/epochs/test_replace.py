@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.database.progress import Step
 from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, Unsupported
 from tailrace.store.pins import pinned
@@ -39,22 +40,22 @@ def replace(sql: str, name: str = "v", policy: str = "incremental") -> str:
 def stored_states(db: tr.Database) -> set[int]:
     """The states that have entries in any shard."""
     states = set()
-    for number in range(db._store.shards):
-        shard = db._store.shard(number)
-        with shard._env.read() as txn, txn.cursor(shard._data) as cursor:
+    for number in range(inside(db).store.shards):
+        shard = inside(db).store.shard(number)
+        with shard.environment.read() as txn, txn.cursor(shard.environment.databases["data"]) as cursor:
             states |= {int.from_bytes(key[:4], "big") for key in cursor.iternext(values=False)}
     return states
 
 
 def needed_states(db: tr.Database) -> set[int]:
     """The states that published views use."""
-    return {v.state for v in db._catalog.views.values()} | set(db._catalog.states.values())
+    return {v.state for v in inside(db).catalog.views.values()} | set(inside(db).catalog.states.values())
 
 
 @pytest.mark.parametrize("chunk", [200_000, 30], ids=["at-once", "in-chunks"])
 @pytest.mark.parametrize("policy", ["incremental", "auto", "full"])
 def test_replacing_a_view(db: tr.Database, chunk: int, policy: str) -> None:
-    db._builder.chunk = chunk
+    inside(db).builder.chunk = chunk
     handle = db.view("v")
     assert handle.get(1) == {"g": 1, "s": 435}
     steps: list[str] = []
@@ -78,7 +79,7 @@ def test_replacing_a_view(db: tr.Database, chunk: int, policy: str) -> None:
 
 @pytest.mark.parametrize("chunk", [200_000, 30], ids=["at-once", "in-chunks"])
 def test_views_over_a_replaced_view_are_rebuilt(db: tr.Database, chunk: int) -> None:
-    db._builder.chunk = chunk
+    inside(db).builder.chunk = chunk
     db.sql("CREATE MATERIALIZED VIEW w AS SELECT COUNT(*) AS k, SUM(s) AS t FROM v")
     db.sql("CREATE MATERIALIZED VIEW x WITH (refresh = 'full') AS SELECT k + 1 AS k1 FROM w") if chunk > 30 else None
     db.sql(replace("SELECT g, SUM(v) * 2 AS s FROM a WHERE g > 0 GROUP BY g"))
@@ -86,11 +87,11 @@ def test_views_over_a_replaced_view_are_rebuilt(db: tr.Database, chunk: int) -> 
     for name in db.views():
         assert db.verify(name).ok
     assert stored_states(db) <= needed_states(db)
-    before = db.view("w").sql, db._catalog.view("v")
+    before = db.view("w").sql, inside(db).catalog.view("v")
     with pytest.raises(SqlError) as error:
         db.sql(replace(NEW))
     assert (error.value.view, "nothing was changed" in str(error.value)) == ("w", True)
-    assert (db.view("w").sql, db._catalog.view("v")) == before
+    assert (db.view("w").sql, inside(db).catalog.view("v")) == before
 
 
 def test_replacements_that_are_refused(db: tr.Database) -> None:
@@ -121,7 +122,7 @@ def interrupt(db: tr.Database, statement: str) -> None:
 
 
 def test_an_interrupted_replace_keeps_the_old_view_and_can_be_continued(db: tr.Database) -> None:
-    db._builder.chunk = 30
+    inside(db).builder.chunk = 30
     interrupt(db, replace(PAIRS))
     assert db.status().building[0]["replaces"]
     db.table("a").put({"id": 200, "g": 2, "v": 7})
@@ -141,14 +142,14 @@ def test_an_interrupted_replace_keeps_the_old_view_and_can_be_continued(db: tr.D
 
 @pytest.mark.parametrize("chunk", [200_000, 30], ids=["at-once", "in-chunks"])
 def test_a_new_definition_that_fails_verification_is_discarded(db: tr.Database, chunk: int) -> None:
-    db._builder.chunk = chunk
+    inside(db).builder.chunk = chunk
 
     def damage(step: Step) -> None:
         if step.what == "verifying v":
             old = needed_states(db)
             for state in stored_states(db) - old:
-                for shard in range(db._store.shards):
-                    db._store.shard(shard).drop(state)
+                for shard in range(inside(db).store.shards):
+                    inside(db).store.shard(shard).drop(state)
 
     with pytest.raises(BuildFailed) as error:
         db.sql(replace(NEW), progress=damage)
@@ -160,7 +161,7 @@ def test_a_new_definition_that_fails_verification_is_discarded(db: tr.Database, 
 
 
 def test_a_new_definition_published_by_another_handle_is_used(db: tr.Database) -> None:
-    db._builder.chunk = 30
+    inside(db).builder.chunk = 30
     with tr.open(db.path, spark=db.spark) as other:
         db.sql(replace(NEW), progress=lambda step: other.refresh() if step.what == "verifying v" else None)
     assert db.view("v").sql == NEW
@@ -193,8 +194,8 @@ def test_readers_always_see_either_the_old_or_the_new_view(db: tr.Database) -> N
 
 
 def test_a_pin_keeps_the_states_of_a_replaced_view(db: tr.Database) -> None:
-    state = db._catalog.view("v").state
-    with pinned(db._store):
+    state = inside(db).catalog.view("v").state
+    with pinned(inside(db).store):
         db.sql(replace(NEW))
         assert state in stored_states(db)
     db.refresh()
@@ -204,8 +205,9 @@ def test_a_pin_keeps_the_states_of_a_replaced_view(db: tr.Database) -> None:
 REPLACER = """
 import sys
 import tailrace as tr
+from tailrace.database.inside import inside
 db = tr.open(sys.argv[1], create=False)
-db._builder.chunk = 1500
+inside(db).builder.chunk = 1500
 print("ready", flush=True)
 db.sql(sys.argv[2], progress=lambda step: print(step, flush=True))
 """

@@ -14,6 +14,7 @@ from fault_processes import Child, Rows, Writer, until
 from pyspark.sql import SparkSession
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.epochs.model import INTENT
 
 VIEWS = {
@@ -47,7 +48,7 @@ class Bench:
         self.seed = 0
         self.moment = time.monotonic()  # when the last fault happened
         self.db = tr.open(self.store, spark=spark, map_size=1 << 30)
-        self.db._builder.chunk = CHUNK
+        inside(self.db).builder.chunk = CHUNK
         for name in "ab":
             self.db.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY, g INT, v INT)")
         for name, sql in VIEWS.items():
@@ -149,7 +150,7 @@ class Bench:
                     f"the runner ended: {self.runner.said[-3:]}, {self.runner.log.read_text()[-3000:]}"
                 )
             now = self.db.status()
-            return now.lag_operations == 0 and not now.building and self.db._store.document(INTENT) is None
+            return now.lag_operations == 0 and not now.building and inside(self.db).store.document(INTENT) is None
 
         self.written()
         until(settled, "views to have everything", lambda: (self.db.status(), self.runner.said[-3:]))
@@ -158,7 +159,7 @@ class Bench:
         """No acknowledged write is lost, none is applied twice, all views are right, the reader saw no wrong state."""
         for number, writer in enumerate(self.writers):
             assert self.rows(number) == writer.rows, f"writer {number}"
-        logged = self.db._store.newest_cut().operations
+        logged = inside(self.db).store.newest_cut().operations
         assert logged == self.operations + sum(w.operations for w in self.writers)
         assert self.reader.alive, self.reader.log.read_text()
         assert not self.reader.count("wrong"), self.reader.last("wrong")

@@ -20,6 +20,7 @@ from fault_bench import Bench
 from fault_processes import until
 from fault_runner import LOST
 
+from tailrace.database.inside import inside
 from tailrace.database.progress import Step
 from tailrace.store.lmdb.lock import held
 
@@ -148,7 +149,7 @@ def table(bench: Bench, rng: random.Random) -> str:
     point = rng.choice(["catalog.change", "catalog.changed"])
     bench.db.sql("CREATE TABLE IF NOT EXISTS t (id INT PRIMARY KEY)")
     bench.operations += bench.db.table("t").put_many([{"id": bench.seed * 1000 + i} for i in range(20)]).operations
-    number, rows = bench.db._catalog.table("t").id, bench.db.table("t").scan().num_rows
+    number, rows = inside(bench.db).catalog.table("t").id, bench.db.table("t").scan().num_rows
     bench.settle()
     bench.arm(point, "kill")
     bench.write(rng)
@@ -247,22 +248,22 @@ def _write_until_met(bench: Bench, rng: random.Random, point: str) -> None:
 
 
 def _log(bench: Bench) -> list[tuple[bytes, bytes]]:
-    store = bench.db._store
+    store = inside(bench.db).store
     start = bench.db.status().cut
-    with store._base.read() as txn, txn.cursor(store._log) as cursor:
+    with store.environment.read() as txn, txn.cursor(store.environment.databases["log"]) as cursor:
         entries = [(bytes(k), bytes(v)) for k, v in cursor]
     return [(k, v) for k, v in entries if int.from_bytes(k[2:]) >= start[int.from_bytes(k[:2])]]
 
 
 def _put_log(bench: Bench, key: bytes, value: bytes) -> None:
-    store = bench.db._store
-    with store._base.write() as txn:
-        txn.put(key, value, db=store._log)
+    store = inside(bench.db).store
+    with store.environment.write() as txn:
+        txn.put(key, value, db=store.environment.databases["log"])
 
 
 def _count_of(bench: Bench, table: int) -> int:
-    store = bench.db._store
-    with store._base.read() as txn, txn.cursor(store._rows) as cursor:
+    store = inside(bench.db).store
+    with store.environment.read() as txn, txn.cursor(store.environment.databases["rows"]) as cursor:
         return sum(k.startswith(table.to_bytes(4)) for k in cursor.iternext(values=False))
 
 

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.epochs.model import Epoch
 from tailrace.errors import TailraceError
 from tailrace.spark.session import is_running, session
@@ -36,10 +37,12 @@ def main(path: str, small: str, chunk: str, master: str) -> int:
     spark = session(master=master)
     rng = random.Random(small)
     with tr.open(path, create=False, spark=spark) as db:
-        db._epochs.small, db._builder.chunk = int(small), int(chunk)
+        inside(db).epochs.small, inside(db).builder.chunk = int(small), int(chunk)
 
         def done(epoch: Epoch) -> None:
-            db._epochs.overhead = rng.choice([-(10**9), 10**9])  # views with policy `auto`: recompute always, or never
+            inside(db).epochs.overhead = rng.choice(
+                [-(10**9), 10**9]
+            )  # views with policy `auto`: recompute always, or never
             say("epoch", epoch.number, epoch.cut.transaction)
 
         say("ready")

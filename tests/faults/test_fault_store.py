@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.errors import Corrupt, OffsetGap
 from tailrace.store.base import Cut, Store
 
@@ -36,28 +37,28 @@ def nothing(store: Store) -> Cut:
 def test_no_damage_to_a_log_entry_goes_unseen(db: tr.Database) -> None:
     """Every byte is covered, the header too: an entry with a wrong table id would be missing from the epoch."""
     db.table("a").put({"id": 1, "v": 2})
-    store = db._store
-    with store._base.read() as txn, txn.cursor(store._log) as cursor:
+    store = inside(db).store
+    with store.environment.read() as txn, txn.cursor(store.environment.databases["log"]) as cursor:
         ((key, whole),) = [(bytes(k), bytes(v)) for k, v in cursor]
     flipped = [whole[:i] + bytes([whole[i] ^ 1 << bit]) + whole[i + 1 :] for i in range(len(whole)) for bit in (0, 7)]
     for damaged in [*flipped, *(whole[:length] for length in range(len(whole)))]:
-        with store._base.write() as txn:
-            txn.put(key, damaged, db=store._log)
+        with store.environment.write() as txn:
+            txn.put(key, damaged, db=store.environment.databases["log"])
         with pytest.raises(Corrupt) as error:
             store.touched(nothing(store), store.newest_cut())
         assert error.value.where.startswith("log entry 0 of node ")
-    with store._base.write() as txn:
-        txn.put(key, whole, db=store._log)
+    with store.environment.write() as txn:
+        txn.put(key, whole, db=store.environment.databases["log"])
     assert sum(store.touched(nothing(store), store.newest_cut()).values()) == 1
 
 
 def test_rows_at_a_cut_whose_log_is_gone(db: tr.Database) -> None:
     """A late task must not mistake the current rows for the rows at its cut."""
-    table, store = db.table("a"), db._store
+    table, store = db.table("a"), inside(db).store
     table.put_many([{"id": i, "v": i} for i in range(10)])
     then = store.newest_cut()
     table.put_many([{"id": i, "v": -i} for i in range(10)])
-    definition = db._catalog.table("a")
+    definition = inside(db).catalog.table("a")
     assert sum(b.num_rows for n in range(store.nodes) for b in store.rows(definition, n, then, [0, 1])) == 10
     store.trim(store.newest_cut())
     for node in range(store.nodes):
@@ -71,10 +72,10 @@ def test_without_a_damaged_entry_all_goes_on(tmp_path: Path, spark: SparkSession
         db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
         db.sql(sql)
         db.table("a").put_many([{"id": i, "v": i} for i in range(10)])
-        store = db._store
-        with store._base.write() as txn, txn.cursor(store._log) as cursor:
+        store = inside(db).store
+        with store.environment.write() as txn, txn.cursor(store.environment.databases["log"]) as cursor:
             cursor.first()
-            txn.put(cursor.key(), cursor.value()[:-1], db=store._log)
+            txn.put(cursor.key(), cursor.value()[:-1], db=store.environment.databases["log"])
         for _ in range(2):
             with pytest.raises(Corrupt):
                 db.refresh()

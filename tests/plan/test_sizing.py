@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.epochs import protocol
 from tailrace.plan.physical.sizing import SMALL, Cost, fits_one_task
 
@@ -35,7 +36,7 @@ def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
 def test_cost_of_an_operation_for_a_view(db: tr.Database) -> None:
     for number, query in enumerate(QUERIES):
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
-    views = db._catalog.views
+    views = inside(db).catalog.views
     costs = {view.sql: view.sink.plan.cost for view in views.values() if view.sink is not None}
     assert [costs[views[f"v{number}"].sql] for number in range(len(QUERIES))] == list(QUERIES.values())
 
@@ -68,7 +69,7 @@ def test_views_of_unchanged_tables_do_not_count(db: tr.Database, monkeypatch: py
     db.sql("CREATE TABLE b (id INT PRIMARY KEY, g INT)")
     db.sql("CREATE MATERIALIZED VIEW light AS SELECT id FROM a WHERE v > 1")
     db.sql("CREATE MATERIALIZED VIEW heavy AS SELECT x.id, y.id AS other FROM b x JOIN b y ON x.g = y.g")
-    db._epochs.small = 20
+    inside(db).epochs.small = 20
     task_counts.clear()
     db.table("a").put_many([{"id": i, "g": 0, "v": i, "f": 0.0} for i in range(20)])
     db.refresh()

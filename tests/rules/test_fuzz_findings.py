@@ -10,6 +10,7 @@ import pytest
 from oracle import Model
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.errors import Unsupported
 
 Write = tuple[str, str, list[dict[str, Any]]]
@@ -27,7 +28,7 @@ def story(
     """Tables, the first writes, views over them, and further epochs; everything is checked after each."""
     for ddl in tables:
         db.sql(ddl)
-    db._epochs.small = -1 if spread else 50_000
+    inside(db).epochs.small = -1 if spread else 50_000
     model = Model(db)
     for number, writes in enumerate(epochs):
         for kind, name, rows in writes:

@@ -12,6 +12,7 @@ import pytest
 from oracle import WIDE, Model, random_row, random_step
 
 import tailrace as tr
+from tailrace.database.inside import inside
 
 FAMILIES: dict[str, list[str]] = {
     "sets": [
@@ -177,16 +178,16 @@ def test_oracle_clauses(db: tr.Database, family: str) -> None:
     for _ in range(6):
         random_step(rng, model, rng.choice("ace"), 12)
     for number, sql in enumerate(FAMILIES[family]):
-        db._epochs.small = ONE_TASK if number % 2 else ALL_SHARDS
+        inside(db).epochs.small = ONE_TASK if number % 2 else ALL_SHARDS
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
     for small in (ONE_TASK, ALL_SHARDS):
         for _ in range(rng.randrange(2, 12)):
             random_step(rng, model, rng.choice("aaacce"), 12)
-        db._epochs.small = small
+        inside(db).epochs.small = small
         db.refresh()
         model.check()
     delete_all(model)
-    db._epochs.small = ONE_TASK
+    inside(db).epochs.small = ONE_TASK
     db.refresh()
     model.check()
 
@@ -223,10 +224,10 @@ def test_a_view_over_a_view_shares_the_join_with_its_condition(db: tr.Database) 
         "CREATE MATERIALIZED VIEW v AS SELECT a.id, a.g, c.id AS cid, c.tag "
         "FROM a LEFT JOIN c ON a.g = c.g AND a.p < c.p"
     )
-    states = len(db._catalog.states)
+    states = len(inside(db).catalog.states)
     db.sql("CREATE MATERIALIZED VIEW w AS SELECT id, tag FROM v WHERE tag IS NULL")
     db.sql("CREATE MATERIALIZED VIEW u AS SELECT id, cid, tag, g FROM v")
-    assert len(db._catalog.states) <= 2 * states
+    assert len(inside(db).catalog.states) <= 2 * states
     assert db.view("v").key == ["id", "cid", "tag"]
     for _ in range(10):
         random_step(rng, model, rng.choice("ac"), 12)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from oracle import Model, random_step, wide_store
 
 from tailrace.codec.sorting import order
+from tailrace.database.inside import inside
 from tailrace.errors import Corrupt
 from tailrace.rules.sink import Sorted, keyed_write, net_keyed
 from tailrace.spark.compile import Compiler
@@ -52,7 +53,7 @@ def test_selections_with_equal_columns_are_maintained_together(
         model = Model(db)
         for number, sql in enumerate(SELECTIONS + OTHERS):
             db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
-        db._epochs.small = small
+        inside(db).epochs.small = small
         for _ in range(4):
             for _ in range(6):
                 random_step(rng, model, "a", 13)
@@ -65,7 +66,7 @@ def test_selections_with_equal_columns_are_maintained_together(
         model.put("b", [{"id": 1}])
         db.refresh()
         assert group_sizes == []  # the table of the selections did not change
-        db._epochs._frames.clear()
+        inside(db).epochs.frames.clear()
         random_step(rng, model, "a", 13)
         db.refresh()
         model.check()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from oracle import Model, random_step, wide_store
 
+from tailrace.database.inside import inside
 from tailrace.spark.compile import Compiler
 
 VIEWS = (
@@ -40,9 +41,9 @@ def test_changes_of_either_side_or_both(tmp_path: Path, spark: Any, monkeypatch:
             random_step(rng, model, name, 13)
         for number, sql in enumerate(VIEWS):
             db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
-        db._epochs.small = -1
+        inside(db).epochs.small = -1
         for changed in ("a", "b", "ab", "c", "a", "bc", "b"):
-            db._epochs._frames.clear()  # forces compilation
+            inside(db).epochs.frames.clear()  # forces compilation
             looked_up.clear()
             for name in changed * 4:
                 random_step(rng, model, name, 13)
@@ -55,14 +56,14 @@ def test_changes_of_either_side_or_both(tmp_path: Path, spark: Any, monkeypatch:
 def test_a_lookup_needs_no_exchange(tmp_path: Path, spark: Any) -> None:
     with wide_store(tmp_path / "s", spark, "ab") as db:
         db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS[0]}")
-        view = db._catalog.views["v"]
+        view = inside(db).catalog.views["v"]
         assert view.place == (0,)
         db.table("b").put_many([{"id": i, "g": i % 3} for i in range(9)])
         db.refresh()
-        db._epochs.small = -1
+        inside(db).epochs.small = -1
         db.table("a").put_many([{"id": i, "g": i % 3} for i in range(9)])
         db.refresh()
-        (frame,) = [k.frame for k in db._epochs._frames.values() if k.frame is not None and not k.reusable]
+        (frame,) = [k.frame for k in inside(db).epochs.frames.values() if k.frame is not None and not k.reusable]
         plan = frame._jdf.queryExecution().executedPlan().toString()
         assert plan.count("Exchange") == 1, "only that of the arrangement"
         assert len(db.view("v").scan()) == 27
@@ -77,10 +78,10 @@ def test_a_repeated_lookup_is_applied_once(tmp_path: Path, spark: Any, monkeypat
         model.put("b", [{"id": i, "g": i % 3, "h": "a"} for i in range(9)])
         model.put("a", [{"id": i, "g": i % 3, "h": "a", "n": 1} for i in range(9)])
         db.refresh()
-        db._epochs.small = -1
+        inside(db).epochs.small = -1
         model.put("a", [{"id": i, "g": 1, "h": "a", "n": 2} for i in range(4)])
         model.delete("a", [7, 8])
-        original = type(db._store).change_documents
+        original = type(inside(db).store).change_documents
 
         def no_commit(self: Any, changes: dict[str, Any]) -> None:
             if "committed" in changes:
@@ -89,7 +90,7 @@ def test_a_repeated_lookup_is_applied_once(tmp_path: Path, spark: Any, monkeypat
 
         for _ in range(2):
             with monkeypatch.context() as patch:
-                patch.setattr(type(db._store), "change_documents", no_commit)
+                patch.setattr(type(inside(db).store), "change_documents", no_commit)
                 with pytest.raises(KeyboardInterrupt):
                     db.refresh()
         db.refresh()

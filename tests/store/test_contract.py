@@ -354,12 +354,12 @@ def test_a_damaged_log_entry_raises_corrupt_and_is_named(tmp_path: Path) -> None
     store = LmdbStore(tmp_path / "s")
     start = store.newest_cut()
     Table(store, ITEMS).put_many([{"id": i, "v": i} for i in range(10)])
-    with store._base.write() as txn, txn.cursor(store._log) as cursor:
+    with store.environment.write() as txn, txn.cursor(store.environment.databases["log"]) as cursor:
         assert cursor.first()
         key, value = cursor.item()
         flipped = bytearray(value)
         flipped[len(flipped) // 2] ^= 1
-        txn.put(key, bytes(flipped), db=store._log)
+        txn.put(key, bytes(flipped), db=store.environment.databases["log"])
     with pytest.raises(Corrupt) as error:
         delta(store, start, store.newest_cut())
     assert error.value.where == "log entry 0 of node 0"

@@ -175,7 +175,7 @@ UNDO_KEY = struct.Struct(">IQ")
 
 
 def undo_value(store: LmdbStore, key: bytes) -> bytes:
-    environment = store._shards[0][0]
+    environment = store.shard(0).environment
     with environment.read() as txn:
         value: bytes = txn.get(key, db=environment.databases["undo"])
         return value
@@ -186,7 +186,7 @@ def undo_value(store: LmdbStore, key: bytes) -> bytes:
 def test_a_damaged_undo_record(store: LmdbStore, data: st.DataObject) -> None:
     key = UNDO_CHUNK_KEY.pack(5, *data.draw(st.sampled_from([(1, 0), (1, 1), (2, 0), (3, 0)])))
     value = data.draw(damaged([undo_value(store, key)]))
-    with replaced(store._shards[0][0], "undo", key, value or b"x"):
+    with replaced(store.shard(0).environment, "undo", key, value or b"x"):
         error = survives(lambda: read_everything(store))
         assert error is None or (isinstance(error, Corrupt) and "state 5" in error.where)
 
@@ -194,12 +194,12 @@ def test_a_damaged_undo_record(store: LmdbStore, data: st.DataObject) -> None:
 @crafted
 @given(damaged([struct.pack("<I", 3)]), st.integers(1, 3))
 def test_a_damaged_number_of_chunks(store: LmdbStore, value: bytes, epoch: int) -> None:
-    with replaced(store._shards[0][0], "undo", UNDO_KEY.pack(5, epoch), value or b"x"):
+    with replaced(store.shard(0).environment, "undo", UNDO_KEY.pack(5, epoch), value or b"x"):
         survives(lambda: read_everything(store))
 
 
 def test_a_missing_chunk_is_named(store: LmdbStore) -> None:
-    with replaced(store._shards[0][0], "undo", UNDO_CHUNK_KEY.pack(5, 2, 0), None):
+    with replaced(store.shard(0).environment, "undo", UNDO_CHUNK_KEY.pack(5, 2, 0), None):
         error = survives(lambda: read_everything(store))
     assert isinstance(error, Corrupt)
     assert error.where == "undo record of epoch 2 of state 5"
@@ -210,14 +210,14 @@ def test_a_missing_chunk_is_named(store: LmdbStore) -> None:
 @given(damaged([struct.pack("<QQ", 3, 0)]))
 def test_a_damaged_mark(store: LmdbStore, value: bytes) -> None:
     began = time.monotonic()
-    with replaced(store._shards[0][0], "marks", struct.pack(">I", 5), value or b"x"):
+    with replaced(store.shard(0).environment, "marks", struct.pack(">I", 5), value or b"x"):
         error = survives(lambda: read_everything(store))
     assert error is None or isinstance(error, Corrupt | SnapshotGone)
     assert time.monotonic() - began < 5  # no loop up to the epoch of a mark far in the future
 
 
 def test_an_undo_record_under_a_key_without_an_epoch(store: LmdbStore) -> None:
-    with replaced(store._shards[0][0], "undo", struct.pack(">I", 5) + b"\xff", b"x"):
+    with replaced(store.shard(0).environment, "undo", struct.pack(">I", 5) + b"\xff", b"x"):
         survives(lambda: read_everything(store))
 
 
@@ -225,8 +225,8 @@ def test_an_undo_record_under_a_key_without_an_epoch(store: LmdbStore) -> None:
 @given(st.data())
 def test_a_damaged_log_or_note_on_disk(store: LmdbStore, data: st.DataObject) -> None:
     database, key = data.draw(st.sampled_from([("log", log.log_key(0, 0)), ("transactions", struct.pack(">Q", 1))]))
-    with store._base.read() as txn:
-        valid = txn.get(key, db=store._base.databases[database])
+    with store.environment.read() as txn:
+        valid = txn.get(key, db=store.environment.databases[database])
     start, end = Cut(0, (0,)), Cut(1, (40,))
 
     def read() -> None:
@@ -239,7 +239,7 @@ def test_a_damaged_log_or_note_on_disk(store: LmdbStore, data: st.DataObject) ->
         store.cut_after(start, 5)
         store.written_after(Cut(0, (0,) * store.nodes))
 
-    with replaced(store._base, database, key, data.draw(damaged([valid])) or b"x"):
+    with replaced(store.environment, database, key, data.draw(damaged([valid])) or b"x"):
         survives(read)
         survives(look)
         survives(lambda: store.write([Change(TABLE, "delete", BATCH.slice(0, 0).select(["id", "name"]))]))
@@ -248,7 +248,7 @@ def test_a_damaged_log_or_note_on_disk(store: LmdbStore, data: st.DataObject) ->
 
 def test_log_and_transaction_keys_that_are_too_short(store: LmdbStore) -> None:
     for database, key in (("log", b"\0\0\0"), ("transactions", b"\xff\xff")):
-        with replaced(store._base, database, key, b"x" * 24):
+        with replaced(store.environment, database, key, b"x" * 24):
             survives(lambda: list(store.deltas(TABLE, 0, Cut(0, (0,)), Cut(1, (40,)), range(7))))
             survives(lambda: store.newest_cut())
 
@@ -256,10 +256,10 @@ def test_log_and_transaction_keys_that_are_too_short(store: LmdbStore) -> None:
 @crafted
 @given(st.data())
 def test_a_damaged_row_on_disk(store: LmdbStore, data: st.DataObject) -> None:
-    with store._base.read() as txn, txn.cursor(store._base.databases["rows"]) as cursor:
+    with store.environment.read() as txn, txn.cursor(store.environment.databases["rows"]) as cursor:
         entries = list(cursor)
     key, value = data.draw(st.sampled_from(entries))
-    with replaced(store._base, "rows", key, data.draw(damaged([value])) or b"x"):
+    with replaced(store.environment, "rows", key, data.draw(damaged([value])) or b"x"):
         survives(lambda: list(store.rows(TABLE, 0, None, range(7))))
         survives(lambda: store.write([Change(TABLE, "put", BATCH.slice(0, 0))]))
 

@@ -76,7 +76,7 @@ import sys
 from pathlib import Path
 from tailrace.store.lmdb.store import LmdbStore
 store = LmdbStore(Path(sys.argv[1]))
-with store.shard(0).at(0) as snapshot, store._base.read():
+with store.shard(0).at(0) as snapshot, store.environment.read():
     snapshot.applied(1)
     print("reading", flush=True)
     sys.stdin.read()
@@ -84,7 +84,7 @@ with store.shard(0).at(0) as snapshot, store._base.read():
 
 
 def test_a_killed_reader_does_not_keep_lmdb_pages(store: LmdbStore) -> None:
-    environments = [store._base, store.shard(0)._env]
+    environments = [store.environment, store.shard(0).environment]
 
     def reading(pid: int) -> list[bool]:
         return [str(pid) in environment.handle.readers() for environment in environments]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.errors import EpochsLocked, StoreError
 from tailrace.spark import session as sessions
 from tailrace.store.base import Write
@@ -41,7 +42,7 @@ def use(path: Path) -> None:
         db.sql("CREATE TABLE IF NOT EXISTS t (id BIGINT PRIMARY KEY)")
         db.table("t").put({"id": 1})
         for shard in range(2):
-            db._store.shard(shard).apply(1, [Write.of(1, [b"k"], [b"v"], [None])], 0)
+            inside(db).store.shard(shard).apply(1, [Write.of(1, [b"k"], [b"v"], [None])], 0)
         with held(db.path, "runner"), pytest.raises(EpochsLocked), held(db.path, "runner"):
             pass
     settings.enlarge(path, 1 << 27)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tailrace as tr
+from tailrace.database.inside import inside
 from tailrace.store.lmdb.log import decode_log_key
 from tailrace.verify.audit.findings import Finding
 
@@ -56,8 +57,8 @@ def flip(value: bytes, at: int = -1) -> bytes:
 
 def entry(db: tr.Database, state: int, change: Change, database: str = "data", number: int = 0) -> int:
     """Changes the `number`-th entry of a state in the first shard that has that many; returns the shard."""
-    for index in range(db._store.shards):
-        environment = db._store.shard(index).environment
+    for index in range(inside(db).store.shards):
+        environment = inside(db).store.shard(index).environment
         named = environment.databases[database]
         with environment.write() as txn:
             with txn.cursor(named) as cursor:
@@ -72,8 +73,8 @@ def entry(db: tr.Database, state: int, change: Change, database: str = "data", n
 def undos(db: tr.Database, state: int) -> dict[int, dict[bytes, bytes]]:
     """The undo records of a state, by shard."""
     records = {}
-    for index in range(db._store.shards):
-        environment = db._store.shard(index).environment
+    for index in range(inside(db).store.shards):
+        environment = inside(db).store.shard(index).environment
         with environment.read() as txn, txn.cursor(environment.databases["undo"]) as cursor:
             records[index] = {bytes(k): bytes(v) for k, v in cursor if bytes(k)[:4] == state.to_bytes(4)}
     return records
@@ -82,15 +83,15 @@ def undos(db: tr.Database, state: int) -> dict[int, dict[bytes, bytes]]:
 def marks(db: tr.Database, state: int) -> dict[int, bytes]:
     """The marks of a state, by shard."""
     marks_by_shard = {}
-    for index in range(db._store.shards):
-        environment = db._store.shard(index).environment
+    for index in range(inside(db).store.shards):
+        environment = inside(db).store.shard(index).environment
         with environment.read() as txn:
             marks_by_shard[index] = bytes(txn.get(state.to_bytes(4), db=environment.databases["marks"]) or b"")
     return marks_by_shard
 
 
 def put(db: tr.Database, shard: int, database: str, key: bytes, value: bytes) -> None:
-    environment = db._store.shard(shard).environment
+    environment = inside(db).store.shard(shard).environment
     with environment.write() as txn:
         txn.put(key, value, db=environment.databases[database])
 
@@ -98,7 +99,7 @@ def put(db: tr.Database, shard: int, database: str, key: bytes, value: bytes) ->
 def log_entry(db: tr.Database, node: int, change: Change, number: int = 0) -> int:
     """Changes an entry of a node's log that no epoch has applied yet; returns its offset."""
     done = db.status().cut[node]
-    environment = db._store._base
+    environment = inside(db).store.environment
     named = environment.databases["log"]
     with environment.write() as txn:
         with txn.cursor(named) as cursor:
@@ -110,7 +111,7 @@ def log_entry(db: tr.Database, node: int, change: Change, number: int = 0) -> in
 
 def base(db: tr.Database, database: str, key: bytes | None, change: Change) -> None:
     """Changes an entry of the base environment: the first at or after `key`, or the last one if `key` is None."""
-    environment = db._store._base
+    environment = inside(db).store.environment
     named = environment.databases[database]
     with environment.write() as txn:
         with txn.cursor(named) as cursor:
@@ -128,7 +129,7 @@ def _change(txn: Any, named: Any, key: bytes, change: Change) -> None:
 
 
 def state_of(db: tr.Database, view: str) -> int:
-    return db._catalog.view(view).state
+    return inside(db).catalog.view(view).state
 
 
 def count_by_kind(findings: tuple[Finding, ...] | list[Finding]) -> dict[tuple[str, str], int]:

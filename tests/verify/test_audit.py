@@ -14,6 +14,7 @@ from damage import assert_maintained, count_by_kind, entry, flip, state_of, writ
 
 import tailrace as tr
 from tailrace.catalog import construction
+from tailrace.database.inside import inside
 from tailrace.epochs.expected import ExpectedStates
 from tailrace.errors import BadKey
 
@@ -129,7 +130,7 @@ def test_a_sample_and_a_range_of_keys(db: tr.Database) -> None:
 
 def test_damaged_states_are_found_before_an_epoch_goes_wrong(db: tr.Database) -> None:
     """The views are still right, but the next epoch would compute wrong rows from these states."""
-    numbers = sorted(db._catalog.states.values())
+    numbers = sorted(inside(db).catalog.states.values())
     for at, number in enumerate(numbers):
         entry(db, number, (lambda v: flip(v, 8), lambda v: None, lambda v: v[:-2])[at % 3])
     assert all(db.verify(name).ok for name in db.views())
@@ -144,8 +145,8 @@ def test_damaged_states_are_found_before_an_epoch_goes_wrong(db: tr.Database) ->
 
 
 def test_a_repair_is_right_if_epochs_were_committed_since_the_audit(db: tr.Database) -> None:
-    accumulators = next(f for f in db._catalog.view("totals").fingerprints)
-    entry(db, db._catalog.states[accumulators], lambda v: flip(v, 9))
+    accumulators = next(f for f in inside(db).catalog.view("totals").fingerprints)
+    entry(db, inside(db).catalog.states[accumulators], lambda v: flip(v, 9))
 
     def meanwhile(step: object) -> None:
         if str(step) == "repairing":

@@ -16,6 +16,7 @@ from damage import assert_maintained, base, count_by_kind, entry, flip, state_of
 
 import tailrace as tr
 from tailrace.database.auditor import Auditor
+from tailrace.database.inside import inside
 from tailrace.epochs.model import INTENT
 from tailrace.errors import EpochFailed
 from tailrace.store.inspection import Mark
@@ -33,7 +34,7 @@ def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
 
 def structure(db: tr.Database) -> dict[tuple[str, str], int]:
     """The findings of a structure audit, which needs no Spark: counts by (where, kind)."""
-    return count_by_kind(Auditor(db._store, db._catalog, lambda: db.spark).structure(tables=True))
+    return count_by_kind(Auditor(inside(db).store, inside(db).catalog, lambda: db.spark).structure(tables=True))
 
 
 def marked(**changed: int) -> damage.Change:
@@ -85,7 +86,7 @@ UNDOS: dict[str, tuple[int, damage.Change]] = {
 
 def test_damaged_undo_records(db: tr.Database) -> None:
     state = state_of(db, "totals")
-    with pinned(db._store):
+    with pinned(inside(db).store):
         write(db, 3)
         db.refresh()
         for number, change in UNDOS.values():
@@ -104,7 +105,7 @@ def test_damaged_undo_records(db: tr.Database) -> None:
 def test_an_open_epoch_with_a_damaged_undo_record(db: tr.Database) -> None:
     """The epoch is applied but not committed, and cannot be retried: the repair rolls it back and recomputes."""
     write(db, 3)
-    change = db._store.change_documents
+    change = inside(db).store.change_documents
 
     def fail(changes: dict[str, Any], **options: Any) -> None:
         if changes.get("committed") is not None:
@@ -112,7 +113,7 @@ def test_an_open_epoch_with_a_damaged_undo_record(db: tr.Database) -> None:
         change(changes, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(db._store, "change_documents", fail)
+        patch.setattr(inside(db).store, "change_documents", fail)
         with pytest.raises(OSError, match="no"):
             db.refresh()
     shard = entry(db, state_of(db, "totals"), UNDOS["cut"][1], "undo", 1)
@@ -123,22 +124,22 @@ def test_an_open_epoch_with_a_damaged_undo_record(db: tr.Database) -> None:
 
 
 def test_orphaned_states_documents_and_row_counts(db: tr.Database) -> None:
-    shard = db._store.shard(2).environment
+    shard = inside(db).store.shard(2).environment
     with shard.write() as txn:
         txn.put((4711).to_bytes(4) + b"key", b"value", db=shard.databases["data"])
-    table = db._catalog.table("a")
+    table = inside(db).catalog.table("a")
     base(db, "documents", f"count:{table.id}".encode(), lambda v: b"3")
     assert structure(db) == {
         ("state 4711", "orphan"): 1,
         ("mark in shard 2: state 4711", "damaged"): 1,
         ("number of rows of a", "different"): 1,
     }
-    db._store.change_documents({"pin:broken": {}})
+    inside(db).store.change_documents({"pin:broken": {}})
     base(db, "documents", b"pin:broken", lambda v: b"{")
     assert structure(db) == {("document pin:broken", "damaged"): 1}
     report = db.audit(repair=True)
     assert report.ok, report
-    assert db._store.count(table) == db.table("a").scan().num_rows
+    assert inside(db).store.count(table) == db.table("a").scan().num_rows
     assert_maintained(db, 10)
 
 
@@ -227,7 +228,7 @@ def test_a_refresh_finishes_a_repair_that_was_killed(tmp_path: Path, spark: Any,
 def test_a_failed_repair_leaves_no_open_epoch(db: tr.Database) -> None:
     """A damaged table row makes the repair epoch fail. The epoch is rolled back."""
     entry(db, state_of(db, "bag"), lambda v: None)
-    base(db, "rows", db._catalog.table("a").id.to_bytes(4), lambda v: v + b"more")
+    base(db, "rows", inside(db).catalog.table("a").id.to_bytes(4), lambda v: v + b"more")
     with pytest.raises(EpochFailed):
         db.audit(["bag"], sample=1.0, repair=True)
-    assert db._store.document(INTENT) is None
+    assert inside(db).store.document(INTENT) is None

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 import tailrace as tr
 from tailrace.cli.app import app
+from tailrace.database.inside import inside
 from tailrace.errors import StoreError, UnknownName
 from tailrace.store.commits import EPOCHS
 from tailrace.store.pins import PINS
@@ -91,10 +92,10 @@ def writing(db: tr.Database, tmp_path: Path) -> Iterator[None]:
     )
     here = Path(__file__).parent
     path = os.pathsep.join([str(here), str(here.parent), str(here.parent.parent)])
-    before = db._store.newest_cut().transaction
+    before = inside(db).store.newest_cut().transaction
     writer = subprocess.Popen([sys.executable, "-c", code, db.path, str(flag)], env={**os.environ, "PYTHONPATH": path})
     try:
-        wait_until(lambda: db._store.newest_cut().transaction > before + 3, "the other process writes")
+        wait_until(lambda: inside(db).store.newest_cut().transaction > before + 3, "the other process writes")
         for thread in threads:
             thread.start()
         yield
@@ -138,7 +139,7 @@ def test_every_class_of_view_is_strong_during_concurrent_writes(db: tr.Database,
 
 def test_chosen_views_with_a_task_for_every_shard(db: tr.Database, tmp_path: Path, spark: Any) -> None:
     create(db, "sums", "over_sums", "projection")
-    db._epochs.small = -1
+    inside(db).epochs.small = -1
     rng = random.Random(3)
     with db.record(tmp_path / "h.arrow", ["over_sums", "PROJECTION"]):
         for _ in range(3):
@@ -160,15 +161,15 @@ def test_every_epoch_is_recorded_however_late_it_is_read(
         for number in range(40):  # more than the store retains without a pin
             db.table("o").put({"id": number % 2, "c": 1, "x": float(number)})
             db.refresh()
-        assert len(db._store.documents(EPOCHS)) == 40
+        assert len(inside(db).store.documents(EPOCHS)) == 40
     epochs = lines(tmp_path / "h.arrow", "epoch")
     assert [line.transaction for line in epochs] == list(range(41))
     shown = [json.loads(line.row or "")["x"] for line in lines(tmp_path / "h.arrow", "view")]
     assert shown == [float(number) for number in range(40)]
     db.table("o").put({"id": 1, "c": 1, "x": 0.5})
     db.refresh()
-    assert len(db._store.documents(EPOCHS)) == 32
-    assert db._store.documents(PINS) == {}
+    assert len(inside(db).store.documents(EPOCHS)) == 32
+    assert inside(db).store.documents(PINS) == {}
 
 
 def test_what_cannot_be_recorded(db: tr.Database, tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_what_cannot_be_recorded(db: tr.Database, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="'selection' was dropped or replaced"), db.record(tmp_path / "h.arrow"):
         db.drop("selection")
     assert len(lines(tmp_path / "h.arrow", "epoch")) == 1  # the file keeps everything up to the drop
-    assert db._store.documents(PINS) == {}
+    assert inside(db).store.documents(PINS) == {}
 
 
 def test_the_command_line_records_and_checks(db: tr.Database, tmp_path: Path, spark: Any) -> None:
@@ -190,7 +191,7 @@ def test_the_command_line_records_and_checks(db: tr.Database, tmp_path: Path, sp
     path = tmp_path / "h.arrow"
     command = [sys.executable, "-m", "tailrace", "record", db.path, str(path), "sums", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: db._store.documents(PINS), "the recording begins")
+        wait_until(lambda: inside(db).store.documents(PINS), "the recording begins")
         for c in (1, 2):
             db.table("o").put({"id": 1, "c": c, "p": "1.50"})
             db.refresh()
