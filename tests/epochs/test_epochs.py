@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crashes import crash_before_commit
 from msgspec import structs
 
 import tailrace as tr
@@ -44,25 +45,6 @@ def read_views(db: tr.Database) -> dict[str, list[dict[str, Any]]]:
     return {name: db.view(name).scan().to_pylist() for name in db.views()}
 
 
-class Crash(Exception):
-    pass
-
-
-def crash_before_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run an epoch that does all its work but crashes before its commit."""
-
-    def no_commit(self: Any, changes: dict[str, Any], **options: Any) -> None:
-        if "committed" in changes:
-            raise Crash
-        original(self, changes, **options)
-
-    original = type(inside(db).store).change_documents
-    with monkeypatch.context() as patch:
-        patch.setattr(type(inside(db).store), "change_documents", no_commit)
-        with pytest.raises(Crash):
-            db.refresh()
-
-
 def test_refresh_reports_what_it_did(db: tr.Database) -> None:
     fill(db, 0)
     epoch = db.refresh()
@@ -72,7 +54,7 @@ def test_refresh_reports_what_it_did(db: tr.Database) -> None:
 
 
 @pytest.mark.parametrize("small", [50_000, -1])
-def test_a_repeated_epoch_is_applied_once(db: tr.Database, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+def test_a_repeated_epoch_is_applied_once(db: tr.Database, small: int) -> None:
     inside(db).epochs.small = small
     fill(db, 0)
     db.refresh()
@@ -80,7 +62,7 @@ def test_a_repeated_epoch_is_applied_once(db: tr.Database, monkeypatch: pytest.M
     fill(db, 100)
     db.table("a").delete_many([0, 3, 6])
     for _ in range(2):
-        crash_before_commit(db, monkeypatch)
+        crash_before_commit(db)
         assert read_views(db) == before, "readers stay at the committed epoch while the next is applied"
     db.table("a").put({"id": 50, "g": 50, "v": 5})  # written after the open intent, so part of the epoch after it
     db.refresh()
@@ -229,11 +211,9 @@ def test_a_task_of_a_runner_that_was_replaced_says_so(db: tr.Database) -> None:
     assert all(db.verify(name).ok for name in db.views())
 
 
-def test_tasks_of_an_epoch_that_another_process_took_over_are_refused(
-    db: tr.Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_of_an_epoch_that_another_process_took_over_are_refused(db: tr.Database) -> None:
     fill(db, 0)
-    crash_before_commit(db, monkeypatch)
+    crash_before_commit(db)
     intent = inside(db).store.document(INTENT)
     assert intent is not None
     take_term(db)
@@ -247,13 +227,11 @@ def test_tasks_of_an_epoch_that_another_process_took_over_are_refused(
     assert all(db.verify(name).ok for name in db.views())
 
 
-def test_a_repair_never_uses_the_number_of_an_epoch_that_it_takes_back(
-    db: tr.Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repair_never_uses_the_number_of_an_epoch_that_it_takes_back(db: tr.Database) -> None:
     fill(db, 0)
     db.refresh()
     fill(db, 100)
-    crash_before_commit(db, monkeypatch)
+    crash_before_commit(db)
     intent = inside(db).store.document(INTENT)
     assert intent is not None
     state = inside(db).catalog.view("f").state

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crashes import crash_before_commit
 from oracle import WIDE, Model, random_step
 
 import tailrace as tr
@@ -179,24 +180,7 @@ def test_queries_that_cannot_be_recomputed_are_refused(
     assert db.views() == []
 
 
-class Crash(Exception):
-    pass
-
-
-def crash_before_commit(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_commit(self: Any, changes: dict[str, Any]) -> None:
-        if "committed" in changes:
-            raise Crash
-        original(self, changes)
-
-    original = type(inside(db).store).change_documents
-    with monkeypatch.context() as patch:
-        patch.setattr(type(inside(db).store), "change_documents", no_commit)
-        with pytest.raises(Crash):
-            db.refresh()
-
-
-def test_a_repeated_epoch_keeps_its_recorded_choice(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_epoch_keeps_its_recorded_choice(db: tr.Database) -> None:
     rng, model = random.Random(7), Model(db)
     create(db, "auto", PLANNED)
     create(db, "full", {"beside": ANY["beside"]})
@@ -206,7 +190,7 @@ def test_a_repeated_epoch_keeps_its_recorded_choice(db: tr.Database, monkeypatch
     number = read_committed(inside(db).store).epoch
     inside(db).epochs.overhead = RECOMPUTE
     random_steps(rng, model, 5)
-    crash_before_commit(db, monkeypatch)
+    crash_before_commit(db)
     assert {name: db.view(name).scan().to_pylist() for name in db.views()} == before, (
         "readers stay at the committed epoch"
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crashes import crash_before_commit
 from oracle import Model, random_step, wide_store
 
 from tailrace.database.inside import inside
@@ -71,7 +72,7 @@ def test_a_lookup_needs_no_exchange(tmp_path: Path, spark: Any) -> None:
         assert db.verify("v").ok
 
 
-def test_a_repeated_lookup_is_applied_once(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_lookup_is_applied_once(tmp_path: Path, spark: Any) -> None:
     with wide_store(tmp_path / "s", spark, "ab") as db:
         db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS[0]}; CREATE MATERIALIZED VIEW w AS {VIEWS[1]}")
         model = Model(db)
@@ -81,17 +82,7 @@ def test_a_repeated_lookup_is_applied_once(tmp_path: Path, spark: Any, monkeypat
         inside(db).epochs.small = -1
         model.put("a", [{"id": i, "g": 1, "h": "a", "n": 2} for i in range(4)])
         model.delete("a", [7, 8])
-        original = type(inside(db).store).change_documents
-
-        def no_commit(self: Any, changes: dict[str, Any]) -> None:
-            if "committed" in changes:
-                raise KeyboardInterrupt
-            original(self, changes)
-
         for _ in range(2):
-            with monkeypatch.context() as patch:
-                patch.setattr(type(inside(db).store), "change_documents", no_commit)
-                with pytest.raises(KeyboardInterrupt):
-                    db.refresh()
+            crash_before_commit(db)
         db.refresh()
         model.check()

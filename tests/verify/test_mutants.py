@@ -22,7 +22,7 @@ ROOT = HERE.parent.parent
 
 def run_and_check(tmp_path: Path, spark: Any, mutant: str | None) -> Checked:
     """Runs the workload on the engine, or on a mutant of it, and checks the recording."""
-    paths = [str(ROOT)] if mutant is None else [str(HERE / "mutants" / mutant), str(ROOT)]
+    paths = [*([] if mutant is None else [str(HERE / "mutants" / mutant)]), str(ROOT), str(HERE.parent)]
     run = subprocess.run(
         [sys.executable, str(HERE / "mutants" / "workload.py"), str(tmp_path / "store"), str(tmp_path / "h.arrow")],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},

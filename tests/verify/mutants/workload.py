@@ -7,45 +7,21 @@ takes two epochs. A group has rows on both nodes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
+from crashes import Crash, failing_commits
 
 import tailrace as tr
 from tailrace.codec.murmur import hash_bucket
 from tailrace.spark.session import session
-from tailrace.store.lmdb.store import LmdbStore
 
 VIEWS = {
     "totals": "SELECT g, SUM(v) AS total, COUNT(*) AS n FROM t GROUP BY g",
     "items": "SELECT id, v FROM t WHERE v >= 0",
 }
 IDS = (0, 2)  # on different nodes
-
-
-class Died(Exception):
-    """The driver died before the commit."""
-
-
-@contextmanager
-def dying_at_commit() -> Iterator[None]:
-    original = LmdbStore.change_documents
-
-    def change(self: LmdbStore, changes: dict[str, Any]) -> None:
-        if "committed" in changes:
-            raise Died
-        original(self, changes)
-
-    LmdbStore.change_documents = change  # type: ignore[method-assign]
-    try:
-        yield
-    except Died:
-        pass
-    finally:
-        LmdbStore.change_documents = original  # type: ignore[method-assign]
 
 
 def main(store: Path, recording: Path) -> None:
@@ -58,7 +34,7 @@ def main(store: Path, recording: Path) -> None:
         t.put_many([{"id": i, "g": 0, "v": 1} for i in IDS])
         db.refresh()
         t.put_many([{"id": i, "g": 0, "v": 10} for i in IDS])
-        with dying_at_commit():
+        with suppress(Crash), failing_commits():
             db.refresh()
         with db.record(recording):
             for v in (20, 30):
