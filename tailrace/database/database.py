@@ -35,7 +35,7 @@ from tailrace.store.base import Capability, Store
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.locks import EpochLock
-from tailrace.store.reference import StoreRef
+from tailrace.store.store_ref import StoreRef
 from tailrace.types import quoted
 from tailrace.verify.audit.findings import AuditReport, affected_views
 from tailrace.verify.history.verdict import BOUND
@@ -44,8 +44,8 @@ from tailrace.verify.report import Report
 if TYPE_CHECKING:  # modules that need Spark or sqlglot are imported where they are used
     from pyspark.sql import SparkSession
 
-    from tailrace.database.creation import Builder
     from tailrace.database.ddl import StatementRunner
+    from tailrace.database.view_builder import Builder
     from tailrace.epochs.protocol import Epochs
     from tailrace.verify.history.check_file import Checked
     from tailrace.verify.history.recorder import Recording
@@ -123,7 +123,7 @@ class Database:
 
     @cached_property
     def _builder(self) -> Builder:
-        from tailrace.database.creation import Builder
+        from tailrace.database.view_builder import Builder
 
         return Builder(self._store, self._catalog, self._epochs, self._lock, lambda: self.spark)
 

@@ -21,9 +21,9 @@ from tailrace.store.base import Store
 from tailrace.store.locks import EpochLock
 
 if TYPE_CHECKING:
-    from tailrace.database.creation import Builder
     from tailrace.database.database import Database
     from tailrace.database.define import Names, ViewDefiner
+    from tailrace.database.view_builder import Builder
 
 TOGETHER = 200  # maximum number of views that are built in one job
 

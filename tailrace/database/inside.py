@@ -11,7 +11,7 @@ from tailrace.catalog.catalog import Catalog
 from tailrace.database.database import Database
 
 if TYPE_CHECKING:
-    from tailrace.database.creation import Builder
+    from tailrace.database.view_builder import Builder
     from tailrace.epochs.protocol import Epochs
 
 

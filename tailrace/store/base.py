@@ -20,7 +20,7 @@ from tailrace.errors import NotCapable
 from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.inspection import Inspection, Repairs
 from tailrace.store.key_limit import KeyLimit
-from tailrace.store.reference import StoreRef
+from tailrace.store.store_ref import StoreRef
 
 if TYPE_CHECKING:
     from tailrace.store.locks import Holder, LockName

@@ -29,7 +29,7 @@ from tailrace.rules.before import Before, Rule, split_by_shard
 from tailrace.rules.reset import replace_contents
 from tailrace.sent_errors import send_errors
 from tailrace.store.base import Store, Write
-from tailrace.store.reference import StoreRef
+from tailrace.store.store_ref import StoreRef
 from tailrace.task.assignment import Assignment, AssignmentSource
 from tailrace.task.log_reader import read_delta
 from tailrace.task.totals import Totals

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from shopping import SPEND, Tailrace
 
 import tailrace as tr
-from tailrace.store.lmdb.lock import held
+from tailrace.store.lmdb.file_locks import held
 
 
 def test_reads_wait_for_the_position_of_a_write(shop: Tailrace, spark: SparkSession) -> None:

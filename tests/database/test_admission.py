@@ -14,7 +14,7 @@ import tailrace as tr
 from tailrace.database.admission import LONGEST, MAX_LAG, Lag, admit
 from tailrace.database.inside import inside
 from tailrace.errors import DataError
-from tailrace.store.lmdb.lock import held
+from tailrace.store.lmdb.file_locks import held
 
 
 @pytest.fixture

@@ -252,10 +252,10 @@ def test_malformed_settings(tmp_path_factory: pytest.TempPathFactory, text: byte
 
 def test_a_malformed_lock_file_has_an_unknown_holder(tmp_path: Path) -> None:
     with tr.open(tmp_path / "store", map_size=1 << 26) as db:
-        from tailrace.store.lmdb import lock
+        from tailrace.store.lmdb import file_locks
 
         for text in (b"", b"[]", b"\xff", b'{"pid": 1}', b"[" * 4000, b'{"pid": {}, "command": 1, "since": 2}'):
             (tmp_path / "store" / "runner.lock").write_bytes(text)
             with open(tmp_path / "store" / "runner.lock", "rb") as file:
-                assert lock._read_note(file.fileno()).pid == "unknown"
+                assert file_locks._read_note(file.fileno()).pid == "unknown"
         assert isinstance(db.status().epoch, int)

@@ -13,7 +13,7 @@ import pytest
 
 import tailrace as tr
 from tailrace.errors import BadPosition, Timeout
-from tailrace.store.lmdb.lock import held, read_holder
+from tailrace.store.lmdb.file_locks import held, read_holder
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tailrace.epochs.model import INTENT
 from tailrace.errors import EpochFailed, EpochsLocked, Fenced
 from tailrace.store.base import Write
 from tailrace.store.commits import read_committed
-from tailrace.store.lmdb.lock import held
+from tailrace.store.lmdb.file_locks import held
 from tailrace.store.locks import TERM
 from tailrace.store.pins import pinned
 
@@ -85,7 +85,7 @@ def test_a_backlog_longer_than_max_epoch_takes_several_epochs(tmp_path: Path, sp
 
 def test_only_one_process_runs_epochs(db: tr.Database) -> None:
     code = (
-        "import sys, tailrace.store.lmdb.lock as l\n"
+        "import sys, tailrace.store.lmdb.file_locks as l\n"
         "with l.held(sys.argv[1], 'runner'):\n    print('held', flush=True)\n    sys.stdin.read()"
     )
     other = subprocess.Popen(

@@ -22,7 +22,7 @@ from fault_runner import LOST
 
 from tailrace.database.inside import inside
 from tailrace.database.progress import Step
-from tailrace.store.lmdb.lock import held
+from tailrace.store.lmdb.file_locks import held
 
 EPOCH = ("epoch.intent", "epoch.work", "epoch.commit", "epoch.committed", "log.trim")
 TASK = ("task.apply", "shard.commit", "shard.committed", "task.applied")

@@ -124,7 +124,7 @@ def test_a_read_only_directory_is_named(tmp_path: Path, script: str) -> None:
     with tr.open(path, map_size=1 << 28) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
         db.table("a").put({"id": 7, "v": 8})
-    text = f"import sys, tailrace as tr\nfrom tailrace.store.lmdb.lock import held\npath = sys.argv[1]\n{script}"
+    text = f"import sys, tailrace as tr\nfrom tailrace.store.lmdb.file_locks import held\npath = sys.argv[1]\n{script}"
     with read_only(path):
         command = [sys.executable, "-c", text, str(path)]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -15,7 +15,7 @@ from tailrace.errors import EpochsLocked, StoreError
 from tailrace.spark import session as sessions
 from tailrace.store.base import Write
 from tailrace.store.lmdb import settings
-from tailrace.store.lmdb.lock import held
+from tailrace.store.lmdb.file_locks import held
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077, 0o277], ids=oct)

@@ -9,7 +9,7 @@ import pytest
 
 import tailrace as tr
 from tailrace.errors import NotAStore
-from tailrace.store.reference import StoreRef
+from tailrace.store.store_ref import StoreRef
 
 
 def test_a_plain_path_is_an_embedded_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from tailrace.store.lmdb.store import LmdbStore
-from tailrace.store.reference import StoreRef
+from tailrace.store.store_ref import StoreRef
 
 MAX_OPEN = 4  # stores that a worker keeps open; each reserves address space for its memory maps
 

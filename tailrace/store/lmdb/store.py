@@ -35,11 +35,11 @@ from tailrace.store.inspection import Inspection, Repairs
 from tailrace.store.key_limit import KeyLimit
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.environment import Environment, acquire, release
-from tailrace.store.lmdb.lock import held, read_holder
+from tailrace.store.lmdb.file_locks import held, read_holder
 from tailrace.store.lmdb.settings import read_settings
 from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range
 from tailrace.store.locks import TERM, Holder, LockName
-from tailrace.store.reference import StoreRef
+from tailrace.store.store_ref import StoreRef
 
 _ROW = struct.Struct(">IH")  # prefix of row keys: table, node
 _NUMBER = struct.Struct(">Q")  # key of a transaction's note
@@ -85,13 +85,13 @@ class LmdbStore(Store):
 
     @contextmanager
     def inspect(self) -> Iterator[Inspection]:
-        from tailrace.store.lmdb.inspect import LmdbInspection
+        from tailrace.store.lmdb.structure import LmdbInspection
 
         with self._base.read() as txn:
             yield LmdbInspection(self, txn)
 
     def repairs(self) -> Repairs:
-        from tailrace.store.lmdb.mend import LmdbRepairs
+        from tailrace.store.lmdb.repairs import LmdbRepairs
 
         return LmdbRepairs(self)
 

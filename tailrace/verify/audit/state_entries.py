@@ -24,7 +24,7 @@ from tailrace.errors import Corrupt
 from tailrace.spark.frames import frame
 from tailrace.store.base import ShardSnapshot, Store, Write
 from tailrace.store.inspection import UNREADABLE
-from tailrace.store.reference import StoreRef
+from tailrace.store.store_ref import StoreRef
 from tailrace.types import Column
 from tailrace.verify.audit.findings import EXAMPLES, REPAIR, Finding, Kind
 from tailrace.verify.audit.state_names import State

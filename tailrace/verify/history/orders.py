@@ -1,6 +1,6 @@
 """Questions about values over a partial order of base states, each answered in one pass from the lowest state up.
 
-    p ≤ q   iff   p is reached from q by steps down, one record's position at a time
+    p ≤ q   iff   p can be reached from q by moving single records back to earlier versions
 
 Each point comes with the number of the view record's value there, or None if the record never showed that value.
 If some base states were not evaluated, paths through them are missing: then "yes" is certain, "no" is not.

@@ -5,8 +5,8 @@ the remaining records it tries all combinations of the base records' versions. T
 every base record that ever changed; the caller can limit it to the base records that matter for a view record
 (`Matters`). If the bound is hit, the answer is a range of levels.
 
-Some base states are enough to prove that a level is reached. All base states that matter are needed to prove that it is
-missed. Both answers are exact. `record_levels.py` has the definitions.
+A few base states suffice to prove that a level is reached. To prove that it is missed, all base states that matter are
+evaluated. Neither answer is approximate. `record_levels.py` has the definitions.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from tailrace.store.base import Cut
 from tailrace.store.inspection import UNREADABLE, Mark, Repairs
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.environment import Environment
-from tailrace.store.lmdb.inspect import LAST_EPOCH, LmdbInspection
 from tailrace.store.lmdb.scratch import scratch
 from tailrace.store.lmdb.shard import Undo, decode_mark, encode_mark, state_prefix, undo_epochs, undo_keys
 from tailrace.store.lmdb.store import LmdbStore, transaction_key
+from tailrace.store.lmdb.structure import LAST_EPOCH, LmdbInspection
 
 
 class LmdbRepairs(Repairs):
