@@ -4,8 +4,8 @@
     Δ = -first(n, old entries of p) + first(n, new entries of p)                   for every partition p in the delta
 
 One walk from the front of the partition merges the stored entries with the changed ones, until both old and new have
-n = offset + limit rows. It reads the requested rows, and one entry for each row that the delta deleted among them, never
-the whole partition. Without LIMIT the answer is all but the first `offset` rows: the delta of the input minus the delta of
+n = offset + limit rows. It reads the requested rows, and one entry for each row that the delta deleted among them,
+never the whole partition. Without LIMIT the answer is all but the first `offset` rows: the input's delta minus the delta of
 those rows.
 
 Order columns too long for a key are shortened (`store/key_limit.py`). Entries with the same beginning are then not in
