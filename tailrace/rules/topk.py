@@ -5,8 +5,8 @@
 
 One walk from the front of the partition merges the stored entries with the changed ones, until both old and new have
 n = offset + limit rows. It reads the requested rows, and one entry for each row that the delta deleted among them,
-never the whole partition. Without LIMIT the answer is all but the first `offset` rows: the input's delta minus the delta of
-those rows.
+never the whole partition. Without LIMIT the answer is all but the first `offset` rows: the input's delta minus the
+delta of those rows.
 
 Order columns too long for a key are shortened (`store/key_limit.py`). Entries with the same beginning are then not in
 order. Such a run is read as a whole and sorted by its rows.
