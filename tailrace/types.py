@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from tailrace.errors import Unsupported
 
+NOT_STORED = "a table or view cannot store it; cast it to another type, such as STRING or BIGINT"
+
 SCALARS: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
@@ -66,7 +68,7 @@ def arrow(text: str) -> pa.DataType:
         if len({field.strip() for field, _ in fields}) < len(fields):
             raise Unsupported(construct=f"type {text}", reason="two of its fields have the same name; rename one")
         return pa.struct([pa.field(field.strip(), arrow(kind)) for field, kind in fields])
-    raise Unsupported(construct=f"type {text.upper()}", reason="a table or view cannot store it")
+    raise Unsupported(construct=f"type {text.upper()}", reason=NOT_STORED)
 
 
 def fields_of(text: str) -> list[str]:
@@ -101,7 +103,7 @@ def name(arrow_type: pa.DataType) -> str:
         return "timestamp" if arrow_type.tz else "timestamp_ntz"
     if pa.types.is_large_string(arrow_type):
         return "string"
-    raise Unsupported(construct=f"type {arrow_type}", reason="a table or view cannot store it")
+    raise Unsupported(construct=f"type {arrow_type}", reason=NOT_STORED)
 
 
 def schema(columns: tuple[Column, ...] | list[Column]) -> pa.Schema:

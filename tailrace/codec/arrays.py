@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.errors import Unsupported
+from tailrace.types import NOT_STORED
 
 Vector = npt.NDArray[Any]
 
@@ -53,7 +54,7 @@ def storage_type(kind: pa.DataType) -> np.dtype[Any] | None:
         return np.dtype("<i8")
     if is_bytes(kind) or is_list(kind) or pa.types.is_map(kind) or pa.types.is_struct(kind):
         return None
-    raise Unsupported(construct=f"type {kind}", reason="a table or view cannot store it")
+    raise Unsupported(construct=f"type {kind}", reason=NOT_STORED)
 
 
 def is_bytes(kind: pa.DataType) -> bool:

@@ -223,4 +223,4 @@ def _bytes_one(data: bytes, seed: int) -> int:
 
 
 def _unhashable(kind: pa.DataType) -> Unsupported:
-    return Unsupported(construct=f"a key of type {kind}", reason="this type cannot be hashed")
+    return Unsupported(construct=f"a key of type {kind}", reason="use key columns of other types")

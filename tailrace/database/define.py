@@ -77,8 +77,9 @@ class ViewDefiner:
         dependants = _views_over(views, statement.name)
         new = self.define(names, statement)
         if cycle := {statement.name, *dependants} & set(new.uses):
-            reason = f"view {statement.name!r} would depend on itself"
-            raise Unsupported(construct=f"reading {min(cycle)!r}", reason=reason)
+            through = "" if statement.name in cycle else f", through {min(cycle)!r}"
+            construct = f"a view that reads itself ({statement.name!r}{through})"
+            raise Unsupported(construct=construct, reason="remove one of the references that form the cycle")
         definitions = [new]
         for name in dependants:
             views.update((v.name, v) for v in definitions)
@@ -87,8 +88,11 @@ class ViewDefiner:
             try:
                 definitions.append(self.define(replace(names, views=views), old_statement))
             except SqlError as error:
-                message = f"view {name!r} reads {statement.name!r} and does not fit its new definition: {error}"
-                raise SqlError(message=f"{message}; nothing was changed", view=name) from error
+                message = (
+                    f"the new definition of {statement.name!r} does not fit view {name!r}, which reads it."
+                    f" The error in the SQL of {name!r}: {error}. Nothing was changed"
+                )
+                raise SqlError(message=message, view=name) from error
         return definitions
 
     def _plan(self, names: Names, statement: CreateView) -> tuple[Built, tuple[Column, ...], tuple[str, ...]]:
@@ -170,11 +174,13 @@ def _require_same_columns(spark_columns: tuple[Column, ...], plan_columns: tuple
     """Raises `Unsupported` if Spark's analysis and the plan disagree: then the plan would maintain another query."""
     spark_types, plan_types = [c.type for c in spark_columns], [c.type for c in plan_columns]
     if spark_types != plan_types:
-        reason = f"Spark gives it the column types {spark_types}, the plan {plan_types}"
+        both = f"Spark: {', '.join(spark_types)}; Tailrace: {', '.join(plan_types)}"
+        reason = f"Spark and Tailrace disagree on its column types ({both}); add CASTs, or WITH (refresh = 'full')"
         raise Unsupported(construct="this query", reason=reason)
     spark_names, plan_names = [c.name.lower() for c in spark_columns], [c.name.lower() for c in plan_columns]
     if spark_names != plan_names and sorted(spark_names) == sorted(plan_names):
-        reason = f"Spark gives it the columns {spark_names}, the plan {plan_names}"
+        both = f"Spark: {', '.join(spark_names)}; Tailrace: {', '.join(plan_names)}"
+        reason = f"Spark and Tailrace disagree on its column names ({both}); add aliases, or WITH (refresh = 'full')"
         raise Unsupported(construct="this query", reason=reason)
     for type_name in spark_types:
         types.arrow(type_name)  # raises if the store cannot hold it

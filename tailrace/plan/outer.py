@@ -44,8 +44,9 @@ class Outer:
         match = self.scope.find(node)
         if match is None:
             if self.scope.outer is not None and self.scope.outer.reference(node) is not None:
-                reason = "select the column in the query in between"
-                raise unsupported("a subquery that reads a query two levels out", node, reason)
+                construct = f"column {node.name!r} of a query two levels outside its subquery"
+                reason = "a subquery can use columns of the query directly around it; select the column there"
+                raise unsupported(construct, node, reason)
             return None
         entry, parts = match
         positioned = next((n for n in node.walk() if "line" in n.meta), None)

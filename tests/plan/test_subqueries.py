@@ -41,8 +41,12 @@ def test_tpch_joins_by_keys(path: Path) -> None:
 @pytest.mark.parametrize(
     ("sql", "message", "location"),
     [
-        ("select a, (select a, b from u where u.a = t.a) as x from t", "a scalar subquery has one column", (1, 12)),
-        ("select a from t where b in (select a, b from u)", "1 values with a subquery of 2 columns", (1, 29)),
+        (
+            "select a, (select a, b from u where u.a = t.a) as x from t",
+            "a scalar subquery must have one column, but this one has 2",
+            (1, 12),
+        ),
+        ("select a from t where b in (select a, b from u)", "1 value with a subquery of 2 columns", (1, 29)),
         ("select a from t where b in (select nope from u)", "no column named 'nope'", (1, 36)),
         ("select a from t where exists (select 1 from u where u.a = t.nope)", "no column named 't.nope'", (1, 59)),
         (

@@ -9,13 +9,13 @@ from sqlglot import exp
 
 from tailrace.errors import SqlError
 from tailrace.plan.build.placeholders import Subqueries, has_placeholder, insert_placeholders
-from tailrace.plan.build.scope import Scope, unknown
+from tailrace.plan.build.scope import Scope
 from tailrace.plan.expressions import conjuncts
 from tailrace.plan.nodes import Node
 from tailrace.plan.outer import Outer
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, location
-from tailrace.plan.sql.refuse import refuse_expression
+from tailrace.plan.sql.refuse import refuse_expression, unknown
 from tailrace.plan.typing import Types
 from tailrace.types import Column
 

@@ -20,9 +20,9 @@ from tailrace.plan.outer import outer_refs, replace_outer_refs
 from tailrace.plan.sql.refuse import unsupported
 from tailrace.plan.typing import Types
 
-REASON = (
-    "Spark applies the LIMIT before it compares with an outer expression or with an outer column of another type; "
-    "cast or compute on the subquery's side, use max_by or min_by, or join a subquery that filters on row_number()"
+_CONSTRUCT = "a correlated subquery with LIMIT that is compared with a computed or cast outer value"
+_REASON = (
+    "Spark would apply the LIMIT first; compare with a plain outer column of the same type, or use max_by or min_by"
 )
 
 
@@ -32,7 +32,7 @@ def require_limit_by_row(node: TopK, outer: Node, depth: int, types: Types, orig
         above = replace_outer_refs(outside, depth, {p: column(p) for p in outer_refs(outside, depth)})
         (inner_type,), (outer_type,) = types.of(source.columns, [inner]), types.of(outer.columns, [above])
         if column_of(above) is None or types.compared(inner_type, outer_type) != outer_type:
-            raise unsupported("a correlated subquery with LIMIT", origin, REASON)
+            raise unsupported(_CONSTRUCT, origin, _REASON)
 
 
 def _equalities(node: TopK, depth: int) -> Iterator[tuple[Filter, str, str]]:

@@ -28,6 +28,8 @@ from tailrace.plan.sql.refuse import unsupported
 from tailrace.plan.typing import Types
 from tailrace.types import Column, is_float, is_scalar
 
+_AS_JOIN = "rewrite it as a join with GROUP BY"
+
 
 @dataclass(frozen=True)
 class Correlation:
@@ -94,7 +96,7 @@ class Decorrelation:
                 return self._partitioned(node)
             case Generate():
                 return self._generate(node)
-        raise unsupported(f"a correlated subquery over {type(node).__name__}", self.origin)
+        raise unsupported("a correlated subquery of this form", self.origin, _AS_JOIN)
 
     def domain(self, positions: Sequence[int]) -> Node:
         """The distinct values of these outer columns."""
@@ -102,7 +104,9 @@ class Decorrelation:
             name, kind = self.outer.columns[position]
             if not is_scalar(kind):
                 reason = f"column {name!r} has a nested type; compare it with = only"
-                raise unsupported("a correlated subquery over nested types", self.origin, reason)
+                raise unsupported(
+                    "a correlated subquery that uses an outer column of a nested type", self.origin, reason
+                )
         return Aggregate(selected(self.outer, positions), tuple(range(len(positions))), ())
 
     # one method per operator
@@ -181,14 +185,14 @@ class Decorrelation:
             return None
         if outer_refs(node.condition, self.depth):
             construct = "a correlated subquery with an outer column in the condition of an outer, semi or anti join"
-            raise unsupported(construct, self.origin)
+            raise unsupported(construct, self.origin, _AS_JOIN)
         width, added = len(node.left.columns), len(left.node.columns) - len(node.left.columns)
         return remap(node.condition, {p: p if p < width else p + added for p in refs(node.condition)})
 
     def _join_by_domain(self, node: Join, left: Lifted, right: Lifted) -> Lifted:
         """Joins both sides once per value of the domain, so that a row is matched or unmatched per value."""
         if node.kind == "full":
-            raise unsupported("a correlated subquery with a FULL JOIN under the correlation", self.origin)
+            raise unsupported("a correlated subquery that contains a FULL JOIN", self.origin, _AS_JOIN)
         positions = self._outer_positions(left.correlations + right.correlations)
         left, right = self._over_domain(left, positions), self._over_domain(right, positions)
         joint = replace(

@@ -30,6 +30,9 @@ def _empty_value(call: Call, origin: exp.Expr) -> str | None:
     if call.function in _NO_ELEMENTS:
         return "array()"
     if call.function.startswith(_SKETCHES):
-        reason = "Tailrace does not know its value over no rows; GROUP BY the correlated column in FROM instead"
+        reason = (
+            "its value for a group without rows is unknown;"
+            " compute it with GROUP BY in a subquery in FROM, and join that"
+        )
         raise unsupported(f"{call.function}() in a correlated subquery", origin, reason)
     return None

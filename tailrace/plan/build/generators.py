@@ -16,7 +16,7 @@ from sqlglot import exp
 from tailrace.errors import SqlError
 from tailrace.plan.build.context import Environment, Relation
 from tailrace.plan.build.grouping import Item
-from tailrace.plan.build.scope import Entry, Scope
+from tailrace.plan.build.scope import Entry, Scope, wrong_aliases
 from tailrace.plan.build.subqueries import apply_conditions
 from tailrace.plan.expressions import parse_expr
 from tailrace.plan.nodes import Generate, Key, Node, OneRow
@@ -88,7 +88,8 @@ def _stack_output(call: exp.Expr, types: Sequence[str]) -> tuple[list[Column], K
 def build_lateral_view(relation: Relation, lateral: exp.Lateral, env: Environment) -> Relation:
     """LATERAL VIEW [OUTER] f(...) alias AS columns. It can read everything before it in FROM."""
     if not is_generator(lateral.this):
-        raise unsupported(f"LATERAL VIEW {functions.name(lateral.this)}()", lateral)
+        reason = "it needs a table-generating function such as explode()"
+        raise unsupported(f"LATERAL VIEW {functions.name(lateral.this)}()", lateral, reason)
     node = _add_generator(relation, lateral.this, env, outer=bool(lateral.args.get("outer")))
     return _with_names(relation, node, lateral)
 
@@ -98,7 +99,8 @@ def build_lateral_join(relation: Relation, join: exp.Join, env: Environment) -> 
     lateral, on = join.this, join.args.get("on")
     side, kind = (join.args.get("side") or "").upper(), (join.args.get("kind") or "").upper()
     if join.args.get("using") or join.args.get("method") or side not in ("", "LEFT") or kind in ("SEMI", "ANTI"):
-        raise unsupported("JOIN LATERAL with USING, NATURAL, RIGHT, FULL, SEMI or ANTI", join)
+        construct = "JOIN LATERAL with USING, NATURAL, RIGHT, FULL, SEMI or ANTI"
+        raise unsupported(construct, join, "write JOIN LATERAL or LEFT JOIN LATERAL")
     if side == "LEFT" and on is not None and not (isinstance(on, exp.Boolean) and on.this):
         reason = "put the condition into the function: LATERAL explode(filter(xs, x -> ...)) ON TRUE"
         raise unsupported("LEFT JOIN LATERAL with a condition", join, reason)
@@ -137,8 +139,7 @@ def _with_names(relation: Relation, node: Node, origin: exp.Expr) -> Relation:
     alias = origin.args.get("alias")
     names = [c.name for c in alias.args.get("columns") or ()] if alias is not None else []
     if names and len(names) != len(generated):
-        message = f"{len(names)} column aliases for {len(generated)} columns"
-        raise SqlError(message=message, **location(origin))
+        raise SqlError(message=wrong_aliases(len(generated), len(names)), **location(origin))
     qualifier = origin.alias.lower() or None
     entries = tuple(Entry(qualifier, n, i) for i, n in enumerate(names or [c.name for c in generated]))
     return Relation(node, relation.scope.beside(Scope(entries), width))
@@ -204,7 +205,7 @@ def apply_generators(relation: Relation, items: Sequence[Item], env: Environment
         node = _add_generator(relation, _resolve_aliases(item.tree, first_columns), env)
         names = item.names or [c.name for c in node.output]
         if len(names) != len(node.output):
-            message = f"{len(names)} aliases for {len(node.output)} columns of {functions.name(item.tree)}()"
+            message = f"{functions.name(item.tree)}(): {wrong_aliases(len(node.output), len(names))}"
             raise SqlError(message=message, **location(item.tree))
         entries = [Entry(None, name, width + i) for i, name in enumerate(names)]
         first_columns[number] = entries[0]

@@ -19,7 +19,7 @@ from tailrace.errors import SqlError
 from tailrace.plan.build.context import Environment, Relation
 from tailrace.plan.build.grouping_sets import GROUPING, GroupingSets, has_sets, read_sets, replace_hive_name
 from tailrace.plan.build.placeholders import has_placeholder, insert_placeholders, placeholders
-from tailrace.plan.build.scope import expand_aliases, output_name
+from tailrace.plan.build.scope import counted, expand_aliases, output_name
 from tailrace.plan.build.subqueries import apply_conditions, join_subqueries
 from tailrace.plan.build.tie_breaks import break_ties
 from tailrace.plan.expressions import conjuncts, operand, parse_expr, position_of
@@ -169,7 +169,7 @@ def _expand_group(tree: exp.Expr, items: Sequence[Item], aliases: dict[str, exp.
 def _ordinal_item(tree: exp.Literal, items: Sequence[Item]) -> exp.Expr:
     number = int(tree.name)
     if not 1 <= number <= len(items):
-        message = f"GROUP BY {number}: the select list has {len(items)} columns"
+        message = f"GROUP BY {number}: the select list has {counted(len(items), 'column')}"
         raise SqlError(message=message, **location(tree))
     return items[number - 1].tree
 
@@ -251,7 +251,8 @@ def _add_call(node: exp.Expr, draft: _Draft) -> int:
     for slot in slots(node, function):
         for inner in slot.walk():
             if functions.is_aggregate(inner):
-                message = f"aggregate {functions.name(inner)}() inside aggregate {functions.name(function)}()"
+                nested = f"aggregate {functions.name(inner)}() inside aggregate {functions.name(function)}()"
+                message = f"{nested} is not allowed; compute the inner one in a subquery"
                 raise SqlError(message=message, **location(inner))
         # A constant argument stays in the call: percentile, for example, needs a literal. Aggregates with their own
         # delta rule always read a column, also for SUM(1).

@@ -13,12 +13,12 @@ from sqlglot import exp
 
 from tailrace.errors import SqlError, Unsupported
 from tailrace.plan.build.grouping import Item
-from tailrace.plan.build.scope import Scope, expand_aliases, is_bound, output_name, unknown
+from tailrace.plan.build.scope import Scope, counted, expand_aliases, is_bound, output_name
 from tailrace.plan.build.windows import has_window
 from tailrace.plan.joining import selected
 from tailrace.plan.nodes import Node, Order, TopK
 from tailrace.plan.sql.dialect import generate, location
-from tailrace.plan.sql.refuse import refuse_expression, unsupported
+from tailrace.plan.sql.refuse import refuse_expression, unknown, unsupported
 from tailrace.types import is_scalar
 
 
@@ -93,7 +93,9 @@ def _ordinal_position(tree: exp.Expr, items: Sequence[Item]) -> int | None:
         return None
     number = int(tree.name)
     if not 1 <= number <= len(items):
-        raise SqlError(message=f"ORDER BY {number}: the select list has {len(items)} columns", **location(tree))
+        raise SqlError(
+            message=f"ORDER BY {number}: the select list has {counted(len(items), 'column')}", **location(tree)
+        )
     return number - 1
 
 
@@ -128,8 +130,8 @@ def apply_limit(node: Node, order: Order, query: exp.Expr, width: int) -> Node:
     if (offset, limit) != (0, None):
         for position, _, _ in order:
             if not is_scalar(node.columns[position].type):
-                construct = "LIMIT over an order by an array, map or struct"
-                raise Unsupported(construct=construct, reason="order by its elements or fields", **location(query))
+                construct = "ORDER BY an array, map or struct, with LIMIT"
+                raise Unsupported(construct=construct, reason="order by an element or a field of it", **location(query))
         node = TopK(node, (), order, offset, limit, False)
     return selected(node, range(width))
 

@@ -23,7 +23,7 @@ from tailrace.plan.joining import filtered
 from tailrace.plan.nodes import Generate, Node, Project
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, location
-from tailrace.plan.sql.refuse import refuse_expression, unsupported
+from tailrace.plan.sql.refuse import NOT_IN_SPARK, refuse_expression, unsupported
 from tailrace.types import INTEGERS, Column
 
 # For aggregates of these types Spark groups by the pivot column first: a value without rows then gives NULL, even for
@@ -38,7 +38,8 @@ def apply_pivot(relation: Relation, pivot: exp.Pivot, env: Environment) -> Relat
     if alias is None:
         return result
     if alias.args.get("columns"):
-        raise unsupported("column aliases after PIVOT", pivot, "not in Spark SQL; rename the columns in SELECT")
+        reason = f"{NOT_IN_SPARK}; rename the columns in SELECT"
+        raise unsupported("a list of column aliases after PIVOT", pivot, reason)
     return Relation(result.node, Scope.of(result.node, alias.name))
 
 

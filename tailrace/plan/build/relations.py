@@ -19,14 +19,14 @@ from tailrace.plan.build.generators import (
 )
 from tailrace.plan.build.pivot import apply_pivot
 from tailrace.plan.build.placeholders import has_placeholder
-from tailrace.plan.build.scope import Entry, Scope, unknown
+from tailrace.plan.build.scope import Entry, Scope, wrong_aliases
 from tailrace.plan.build.subqueries import join_on_subqueries
 from tailrace.plan.build.values import inline_table
 from tailrace.plan.joining import filtered, joined, renamed
 from tailrace.plan.nodes import Join, JoinKind, Node, Project
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import location
-from tailrace.plan.sql.refuse import refuse_clauses, unsupported, unsupported_relation
+from tailrace.plan.sql.refuse import NOT_IN_SPARK, refuse_clauses, unknown, unsupported, unsupported_relation
 from tailrace.types import Column
 
 _JOIN_KINDS: dict[tuple[str, str], JoinKind] = {
@@ -60,7 +60,7 @@ def build_from(select: exp.Select, env: Environment, build_query: BuildQuery) ->
 def _apply_joins(relation: Relation, owner: exp.Expr, env: Environment, build_query: BuildQuery) -> Relation:
     for join in owner.args.get("joins") or ():
         if join.this.args.get("pivots"):
-            reason = "it could apply to the table or to the join; put one of them in a subquery"
+            reason = "it is unclear whether it applies to the table or to the join; put the intended one in a subquery"
             raise unsupported("PIVOT of a joined table", join, reason)
         if isinstance(join.this, exp.Lateral) and is_generator(join.this.this):
             relation = build_lateral_join(relation, join, env)
@@ -117,8 +117,7 @@ def _with_alias(source: Node, node: exp.Expr, default: str | None) -> Relation:
     names = [c.name for c in alias.args.get("columns") or ()] if alias is not None else []
     if alias is not None and names:
         if len(names) != len(source.columns):
-            message = f"{len(names)} column aliases for {len(source.columns)} columns"
-            raise SqlError(message=message, **location(alias))
+            raise SqlError(message=wrong_aliases(len(source.columns), len(names)), **location(alias))
         source = renamed(source, names)
     return Relation(source, Scope.of(source, node.alias or default))
 
@@ -128,7 +127,7 @@ def _join_relations(left: Relation, right: Relation, join: exp.Join, env: Enviro
     method = (join.args.get("method") or "").upper()
     if kind is None or method not in ("", "NATURAL"):
         words = [join.args.get(k) for k in ("method", "side", "kind")]
-        raise unsupported(" ".join(w for w in words if w) + " JOIN", join)
+        raise unsupported(" ".join(w for w in words if w) + " JOIN", join, NOT_IN_SPARK)
     if method == "NATURAL":
         return _join_using(left, right, kind, _shared_names(left, right), join, env)
     if join.args.get("using"):

@@ -47,7 +47,7 @@ def join_scalar(left: Node, plan: Node, outer: Decorrelation, *, drop_nulls: boo
     `drop_nulls`: the caller drops rows whose value is NULL, so the join may drop them.
     """
     if len(plan.columns) != 1:
-        message = f"a scalar subquery has one column, not {len(plan.columns)}"
+        message = f"a scalar subquery must have one column, but this one has {len(plan.columns)}"
         raise SqlError(message=message, **location(outer.origin))
     if not reads_outer(plan, outer.depth) and has_one_row(plan):
         return Join(left, plan, "inner", (), (), ()), column(len(left.columns))
@@ -56,8 +56,9 @@ def join_scalar(left: Node, plan: Node, outer: Decorrelation, *, drop_nulls: boo
         return _join_total(left, total, outer, drop_nulls=drop_nulls)
     lifted = outer.lift(plan)
     if not has_at_most_one_row(lifted.node, lifted.correlated, outer.types):
-        reason = "it may have several rows; select max(...), add LIMIT 1, or compare all columns of a key with ="
-        raise unsupported("a scalar subquery of several rows", outer.origin, reason)
+        advice = "select max(...), add LIMIT 1, or compare all columns of a key with ="
+        reason = f"make sure that it returns one: {advice}"
+        raise unsupported("a scalar subquery that may return several rows", outer.origin, reason)
     lifted = _with_key(lifted)
     kind: JoinKind = "inner" if drop_nulls or has_one_row(lifted.node) else "left"
     condition = lifted.conditions(len(left.columns), lifted.width)

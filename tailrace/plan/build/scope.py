@@ -6,7 +6,6 @@ A scope has the columns that FROM makes visible. Resolving an expression replace
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,12 +13,13 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from tailrace.delta import column
-from tailrace.errors import SqlError, UnknownName
+from tailrace.errors import SqlError
 from tailrace.plan.expressions import operand, with_fields
 from tailrace.plan.nodes import Node
 from tailrace.plan.outer import Outer
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, location
+from tailrace.plan.sql.refuse import unknown
 
 _POSITIONAL = re.compile(r"_\d+\Z")
 
@@ -164,16 +164,6 @@ class Scope:
         call.set("expressions", arguments)
 
 
-def unknown(kind: str, text: str, known: Iterable[str], node: exp.Expr) -> UnknownName:
-    return UnknownName(kind=kind, name=text, hint=hint(text, known), **location(node))
-
-
-def hint(text: str, known: Iterable[str]) -> str:
-    by_lower = {k.lower(): k for k in known}
-    close = difflib.get_close_matches(text.lower().split(".")[-1], by_lower, n=1)
-    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
-
-
 def output_name(node: exp.Expr) -> str:
     """The column name of a select item without an alias."""
     if isinstance(node, exp.Column | exp.Dot):
@@ -264,3 +254,15 @@ def _rename_positional(node: exp.Lambda) -> None:
         for identifier in list(node.find_all(exp.Identifier)):
             if identifier.name == old_name:
                 identifier.set("this", f"p{old_name}")
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 column`, `2 columns`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def wrong_aliases(columns: int, aliases: int) -> str:
+    """The message for a list of aliases that does not have one alias per column."""
+    if columns == 1:
+        return f"1 column needs 1 alias, not {aliases}"
+    return f"{columns} columns need {columns} aliases, not {aliases}"

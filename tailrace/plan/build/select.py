@@ -23,7 +23,7 @@ from tailrace.plan.build.grouping import Item, aggregated
 from tailrace.plan.build.limits import apply_limit, is_limited, read_order_by, readable_order
 from tailrace.plan.build.placeholders import Subqueries, insert_placeholders
 from tailrace.plan.build.relations import build_from
-from tailrace.plan.build.scope import Scope, expand_aliases, output_name, unknown
+from tailrace.plan.build.scope import Scope, expand_aliases, output_name, wrong_aliases
 from tailrace.plan.build.setops import build_set_operation, distinct_rows
 from tailrace.plan.build.subqueries import apply_conditions, join_subqueries
 from tailrace.plan.build.values import inline_table
@@ -38,6 +38,7 @@ from tailrace.plan.sql.refuse import (
     refuse_clauses,
     refuse_distinct_on,
     refuse_recursive,
+    unknown,
     unsupported,
     unsupported_relation,
 )
@@ -114,7 +115,7 @@ def _with_ctes(query: exp.Expr, env: Environment) -> Environment:
         node = _build_node(cte.this, env)
         names = [c.name for c in cte.args["alias"].args.get("columns") or ()]
         if names and len(names) != len(node.columns):
-            message = f"{len(names)} column names for {len(node.columns)} columns of {cte.alias!r}"
+            message = f"WITH {cte.alias}: {wrong_aliases(len(node.columns), len(names))}"
             raise SqlError(message=message, **location(cte))
         env = env.with_cte(cte.alias, renamed(node, names) if names else node)
     return env

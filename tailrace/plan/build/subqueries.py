@@ -17,6 +17,7 @@ from tailrace.plan.build.decorrelate import Decorrelation
 from tailrace.plan.build.membership import Membership, filter_exists, mark_exists
 from tailrace.plan.build.placeholders import has_placeholder, is_placeholder, placeholders
 from tailrace.plan.build.scalar import is_strict, join_scalar
+from tailrace.plan.build.scope import counted
 from tailrace.plan.expressions import operand, parse_expr, refs, remap, shift
 from tailrace.plan.joining import filtered, joined
 from tailrace.plan.nodes import Join, JoinKind, Node, Project
@@ -24,6 +25,8 @@ from tailrace.plan.outer import Outer, plan_outer_refs
 from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.sql.refuse import unsupported
 from tailrace.types import Column
+
+_OF_BOTH_TABLES = "a subquery in ON that uses columns of both joined tables"
 
 _LOGICAL = (exp.And, exp.Or, exp.Paren, exp.Not)
 
@@ -96,7 +99,7 @@ def _require_one_side(both: Relation, width: int, condition: Sequence[str], orig
         plan, outer = joiner.plan(call)
         read = refs(generate(call)) | plan_outer_refs(plan, outer.depth)
         if len({position < width for position in read}) > 1:
-            raise unsupported("a subquery in ON over both sides", origin, "put it in WHERE")
+            raise unsupported(_OF_BOTH_TABLES, origin, "move the condition to WHERE")
 
 
 def _reads_left(text: str, left: Relation, right: Relation, origin: exp.Expr, env: Environment) -> bool:
@@ -110,8 +113,8 @@ def _reads_left(text: str, left: Relation, right: Relation, origin: exp.Expr, en
             except UnknownName:
                 continue  # the subquery reads columns of the other side
             return side is left
-    reason = "in an outer join a subquery may read one side only; filter that side in a subquery in FROM"
-    raise unsupported("a subquery in ON over both sides", origin, reason)
+    reason = "in an outer join it may use columns of one table only; filter that table in a subquery in FROM"
+    raise unsupported(_OF_BOTH_TABLES, origin, reason)
 
 
 class _SubqueryJoiner:
@@ -175,7 +178,8 @@ class _SubqueryJoiner:
     def _membership(self, call: exp.Expr, plan: Node, outer: Decorrelation) -> Membership:
         operands = [generate(o.unnest()) for o in call.expressions[1:]]
         if len(operands) != len(plan.columns):
-            message = f"IN compares {len(operands)} values with a subquery of {len(plan.columns)} columns"
+            counts = counted(len(operands), "value"), counted(len(plan.columns), "column")
+            message = f"IN compares {counts[0]} with a subquery of {counts[1]}"
             raise SqlError(message=message, **location(outer.origin))
         return Membership(self.node, operands, outer.lift(plan), outer.types)
 

@@ -28,7 +28,7 @@ def break_ties(call: C, source: Node, partition: Key, origin: exp.Expr) -> C:
     if not needs_tie_break(call, source, partition):
         return call
     if any("map<" in source.columns[p].type for p in call.args[:1]):
-        reason = "its order may leave rows equal, and a map cannot break the tie; order by the key"
+        reason = "several rows may be equal in its order, and maps cannot be compared; order by a unique column"
         raise Unsupported(construct=f"nondeterministic function {call.function}()", reason=reason, **location(origin))
     tree = parse_expr(call.sql).copy()
     function = next(tree.find_all(exp.Anonymous))

@@ -20,12 +20,12 @@ from tailrace.plan.build.context import Environment, Relation
 from tailrace.plan.build.grouping import Item, slots, unwrapped, without_filter
 from tailrace.plan.build.grouping_sets import GROUPING
 from tailrace.plan.build.placeholders import has_placeholder
-from tailrace.plan.build.scope import Entry, is_bound, unknown
+from tailrace.plan.build.scope import Entry, is_bound
 from tailrace.plan.build.tie_breaks import break_ties
 from tailrace.plan.nodes import Key, Node, Order, Project, Window, WindowCall, column_of
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, location
-from tailrace.plan.sql.refuse import refuse_expression, unsupported
+from tailrace.plan.sql.refuse import WINDOW_IN_SUBQUERY, refuse_expression, unknown, unsupported
 from tailrace.plan.ties import ENDS, is_total, lists_peers, over
 from tailrace.types import Column
 
@@ -162,6 +162,8 @@ class _Draft:
         functions.require_repeatable(function, name)
         if isinstance(tree, exp.Filter):  # CASE would make a filtered row NULL, but first_value must skip it
             raise unsupported(f"FILTER of {name}() OVER", window, "use max_by or min_by with FILTER instead")
+        if nested := tree.find(exp.Window):
+            raise unsupported("a window function (OVER) inside another one", nested, WINDOW_IN_SUBQUERY)
         args = []
         for number, slot in enumerate(slots(tree, function)):
             # An argument without columns stays in the call: the offset of lead, for example, must be a literal.
@@ -229,7 +231,10 @@ def _require_deterministic(node: Node, partition: Key, order: Order, call: Windo
     if call.function in ("collect_set", "collect_union") and not is_sorted:
         reason = f"the order of its elements is not defined; write sort_array({call.function}(...) OVER (...))"
     elif lists_peers(call, order) and not is_total(node, partition, order) and not is_sorted:
-        reason = "its ORDER BY leaves rows equal; add the key to ORDER BY, or use a ROWS frame"
+        reason = (
+            "rows that are equal in its ORDER BY have no fixed order;"
+            " add the primary key to ORDER BY, or use a ROWS frame"
+        )
     else:
         return
     raise Unsupported(construct=f"nondeterministic function {call.function}() OVER", reason=reason, **location(window))

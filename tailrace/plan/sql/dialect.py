@@ -21,6 +21,7 @@ from tailrace.errors import SyntaxFault
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _MISSING = re.compile(r"Required (?:keyword|argument): .* missing for .*")
+_EXPECTED = re.compile(r"Expect(?:ed|ing) (.*)")
 _UNCLOSED = re.compile(r"Missing (\S+) from \d+:(\d+)")
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "OVERLAY", "POSITION", "SUBSTRING", "SUBSTR")
 _TYPED_LITERALS = ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME")
@@ -90,6 +91,16 @@ class Verbatim(Spark):
                 and following.token_type in (TokenType.STRING, TokenType.RAW_STRING)
             )
 
+        def raise_error(self, message: str, token: Token | None = None) -> None:
+            """Reports an error in the words of this module instead of sqlglot's."""
+            found = token or self._curr
+            found_text = self._text_of(found) if found else "the end of the text"
+            before = self._text_of(self._prev) if self._prev else "the beginning"
+            super().raise_error(_plain_message(message, found_text, before, is_next=not token), found or self._prev)
+
+        def _text_of(self, token: Token) -> str:
+            return repr(self.sql[token.start : token.end + 1])
+
     class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
         # sqlglot would generate TIMESTAMP for TIME.
         TYPE_MAPPING = {**Spark.Generator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
@@ -97,6 +108,21 @@ class Verbatim(Spark):
 
 for _name in _WITHOUT_POSITION:
     setattr(Verbatim.Parser, _name, _with_position(getattr(Spark.Parser, _name)))
+
+
+def _plain_message(message: str, found: str, before: str, *, is_next: bool) -> str:
+    """sqlglot's error message in plain words. `is_next`: `found` is the token after `before`, where parsing stopped."""
+    message = _ANSI.sub("", message).rstrip(".")
+    if message == "Invalid expression / Unexpected token":
+        return f"unexpected {found.removeprefix('the ')}"
+    if _MISSING.match(message):
+        return f"something is missing after {before}"
+    if message.startswith("Expected table name but got"):
+        return f"expected the name of a table or view after {before}, found {found}"
+    if expected := _EXPECTED.match(message):
+        what = expected[1].replace("TYPE after", "a type after")
+        return f"expected {what}, found {found}" if is_next else f"expected {what}, near {found}"
+    return f"{message} near {found}"
 
 
 def tokens(sql: str) -> list[Token]:
@@ -139,12 +165,8 @@ def _fault(error: ParseError | TokenError, sql: str) -> SyntaxFault:
     details = getattr(error, "errors", None)
     if details:
         first = details[0]
-        message = _ANSI.sub("", str(first["description"])).rstrip(".")
-        message = _MISSING.sub("a required part is missing", message)
-        if first.get("highlight"):
-            message = f"{message} near {first['highlight']!r}"
         column = first["col"] - max(len(first.get("highlight") or ""), 1) + 1
-        return SyntaxFault(message=message, line=first["line"], column=max(column, 1))
+        return SyntaxFault(message=first["description"], line=first["line"], column=max(column, 1))
     unclosed = _UNCLOSED.search(str(error.__cause__ or error))
     # sqlglot reports the offset of an unclosed string, but not of an unclosed comment.
     opening, offset = (unclosed[1], int(unclosed[2])) if unclosed else ("/*", sql.rfind("/*"))

@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 from sqlglot import exp
 
 from tailrace import types
-from tailrace.errors import SqlError, UnknownName, Unsupported
+from tailrace.errors import SqlError, Unsupported
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import location
+from tailrace.plan.sql.refuse import NEW_SAMPLE, unknown
 from tailrace.types import Column
 
 
@@ -27,7 +28,7 @@ def relations(query: exp.Expr, known: Collection[str]) -> list[str]:
         if name in known:
             names.append(name)
         elif name not in ctes:
-            raise UnknownName(kind="table or view", name=table.name, **location(table))
+            raise unknown("table or view", table.name, known, table)
     return list(dict.fromkeys(names))
 
 
@@ -41,7 +42,7 @@ def require_deterministic(query: exp.Expr, columns: Collection[str]) -> None:
         if word is not None and not (word in functions.ORDER_DEPENDENT and _is_ordered_window(node)):
             functions.require_deterministic_call(node, word)
         if isinstance(node, exp.TableSample):
-            raise Unsupported(construct="TABLESAMPLE", reason="it takes different rows each time", **location(node))
+            raise Unsupported(construct="TABLESAMPLE", reason=NEW_SAMPLE, **location(node))
         if isinstance(node, exp.Query) and node.args.get("limit") and not node.args.get("order"):
             reason = "it may take any rows; add ORDER BY with columns that identify a row"
             raise Unsupported(construct="LIMIT without ORDER BY", reason=reason, **location(node.args["limit"]))

@@ -70,14 +70,14 @@ Statement = CreateTable | CreateView | Drop | Show | Describe | Query
 
 _QUERY_STARTS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "(")
 _ALTERNATIVES = {
-    "INSERT": "write rows with db.table(...).put or put_many",
-    "UPDATE": "change rows with db.table(...).update or put",
-    "DELETE": "remove rows with db.table(...).delete or delete_many",
-    "MERGE": "write rows with db.table(...).put_many",
-    "TRUNCATE": "remove rows with db.table(...).delete_many",
+    "INSERT": "write rows with `tailrace put` or `tailrace load`, or with db.table(...).put_many",
+    "UPDATE": "change rows with `tailrace put --update`, or with db.table(...).update",
+    "DELETE": "remove rows with `tailrace delete`, or with db.table(...).delete_many",
+    "MERGE": "write rows with `tailrace put` or `tailrace load`, or with db.table(...).put_many",
+    "TRUNCATE": "remove rows with `tailrace delete`, or with db.table(...).delete_many",
     "ALTER": "create a new table or view and drop this one",
-    "REFRESH": "call db.refresh(), which refreshes all views together",
-    "EXPLAIN": "call db.explain(view)",
+    "REFRESH": "run `tailrace refresh` or call db.refresh(); both refresh all views together",
+    "EXPLAIN": "run `tailrace explain` or call db.explain(view)",
 }
 _OTHER_SPARK_STATEMENTS = ("SET", "USE", "GRANT", "REVOKE", "CACHE", "ANALYZE", "COMMENT", "LOAD")
 _WRITING_NODES = (exp.DML, exp.MultitableInserts, exp.DDL, exp.Command)
@@ -130,14 +130,15 @@ def _read_create(words: Words) -> CreateTable | CreateView:
         return _read_create_view(words, or_replace)
     if words.peek() == "VIEW":
         raise Unsupported(construct="CREATE VIEW", reason="write CREATE MATERIALIZED VIEW", **words.location())
-    raise Unsupported(construct=f"CREATE {words.peek()}", reason=_SUPPORTED, **words.location())
+    reason = "write CREATE TABLE or CREATE MATERIALIZED VIEW"
+    raise Unsupported(construct=f"CREATE {words.peek()}".strip(), reason=reason, **words.location())
 
 
 def _read_create_table(words: Words) -> CreateTable:
     if_not_exists = words.accept("IF", "NOT", "EXISTS")
     name = words.read_relation()
     if words.peek() == "AS":
-        reason = "create the table with its columns, then write rows with db.table(...).put_many"
+        reason = "create the table with its columns, then write rows with `tailrace load` or db.table(...).put_many"
         raise Unsupported(construct="CREATE TABLE ... AS", reason=reason, **words.location())
     columns, key = read_columns(words, name)
     if words.peek():
@@ -194,7 +195,9 @@ def only_query(trees: list[exp.Expr]) -> list[exp.Expr]:
         # sqlglot parses TABLE t as an alias.
         is_table = isinstance(tree, exp.Alias) and tree.this.name.upper() == "TABLE"
         if not (is_table or isinstance(tree, exp.Query | exp.Values)) or tree.find(*_WRITING_NODES):
-            raise Unsupported(construct="a statement that is not a query", reason=_SUPPORTED, **dialect.location(tree))
+            reason = "begin with SELECT, WITH, VALUES, FROM or TABLE, and write no data"
+            construct = "a statement other than a query here"
+            raise Unsupported(construct=construct, reason=reason, **dialect.location(tree))
     return trees
 
 
