@@ -90,7 +90,7 @@ def test_views_over_a_replaced_view_are_rebuilt(db: tr.Database, chunk: int) -> 
     before = db.view("w").sql, inside(db).catalog.view("v")
     with pytest.raises(SqlError) as error:
         db.sql(replace(NEW))
-    assert (error.value.view, "nothing was changed" in str(error.value)) == ("w", True)
+    assert (error.value.view, "Nothing was changed" in str(error.value)) == ("w", True)
     assert (db.view("w").sql, inside(db).catalog.view("v")) == before
 
 

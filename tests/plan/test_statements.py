@@ -119,6 +119,7 @@ def test_faults(sql: str, says: str, location: tuple[int, int]) -> None:
         ("create view v as select 1", "CREATE VIEW", (1, 8)),
         ("create materialized view v (a) as select 1", "a column list of a view", (1, 28)),
         ("create index i on t (a)", "CREATE INDEX", (1, 8)),
+        ("create", "CREATE", None),
         ("drop database d", "DROP DATABASE", (1, 6)),
         ("show create table t", "SHOW CREATE TABLE T", None),
         ("select 1;\n insert into t values (1)", "INSERT", (2, 2)),
@@ -161,6 +162,26 @@ def test_syntax(sql: str, location: tuple[int, int]) -> None:
         parse(sql)
     assert (caught.value.line, caught.value.column) == location
     assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("select a from", "expected the name of a table or view after 'from', found the end of the text"),
+        ("select a from where b", "expected the name of a table or view after 'from', found 'where'"),
+        ("select a b c from t", "unexpected 'c'"),
+        ("select (1 from t", "expected ), found 'from'"),
+        ("select a from (select 1", "expected ), found the end of the text"),
+        ("select cast(a as ) from t", "expected a type after CAST, found ')'"),
+        ("select case when a then 2 from t", "expected END after CASE, near '2'"),
+        ("select a from t where", "something is missing after 'where'"),
+        ("select a from t where group by a", "something is missing after 'where'"),
+    ],
+)
+def test_syntax_errors_in_plain_words(sql: str, message: str) -> None:
+    with pytest.raises(SyntaxFault) as caught:
+        parse_query(sql)
+    assert caught.value.message == message
 
 
 def test_a_deeply_nested_query_is_an_error_not_a_crash() -> None:
