@@ -18,7 +18,7 @@ MISTAKES = [
     ("SELECT measure(n) AS p FROM a", "metric views"),
     ("SELECT measure(n) OVER () AS p FROM a", "metric views"),
     ("SELECT mode(n) AS p FROM a", r"write mode\(x, true\)"),
-    ("SELECT max_by(map('k', n), h) AS p FROM a", "maps have no order"),
+    ("SELECT max_by(map('k', n), h) AS p FROM a", "maps cannot be compared"),
     ("SELECT first_value(h) FILTER (WHERE n > 0) OVER (ORDER BY id) AS p FROM a", "FILTER of first_value"),
     ("SELECT id FROM a WHERE h OR n", "incompatible types"),
     ("SELECT nosuch(n) AS p FROM a", "(?i)nosuch"),
@@ -28,8 +28,11 @@ MISTAKES = [
     ("SELECT array(n, map(1, 2)) AS p FROM a", "same type"),
     ("SELECT s.`f.g` AS p FROM (SELECT named_struct('f.g', n) AS s FROM a) q", "rename the fields"),
     ("SELECT a.id FROM a JOIN b ON a.n = b.n AND EXISTS (SELECT 1 FROM a z WHERE z.n = a.n AND z.id = b.id)", "WHERE"),
-    ("SELECT a.id FROM a JOIN b ON a.id + b.id IN (SELECT n FROM a)", "put it in WHERE"),
-    ("SELECT id, (SELECT h FROM b WHERE b.n = a.n + 1 ORDER BY h LIMIT 1) AS p FROM a", "before it compares"),
+    ("SELECT a.id FROM a JOIN b ON a.id + b.id IN (SELECT n FROM a)", "move the condition to WHERE"),
+    (
+        "SELECT id, (SELECT h FROM b WHERE b.n = a.n + 1 ORDER BY h LIMIT 1) AS p FROM a",
+        "Spark would apply the LIMIT first",
+    ),
     ("SELECT * FROM a NATURAL SEMI JOIN b", "(?i)natural"),
 ]
 
