@@ -31,7 +31,7 @@ MISTAKES = [
     ("SELECT a.id FROM a JOIN b ON a.id + b.id IN (SELECT n FROM a)", "move the condition to WHERE"),
     (
         "SELECT id, (SELECT h FROM b WHERE b.n = a.n + 1 ORDER BY h LIMIT 1) AS p FROM a",
-        "Spark would apply the LIMIT first",
+        "would apply the LIMIT first",
     ),
     ("SELECT * FROM a NATURAL SEMI JOIN b", "(?i)natural"),
 ]
