@@ -173,7 +173,8 @@ def _describe(line: Line) -> str:
 def _array(json_text: str | None, length: int) -> list[Any]:
     value = _parse(json_text, "key")
     if not isinstance(value, list) or len(value) != length:
-        raise ValueError(f"the key must be a JSON array of {length} value{'' if length == 1 else 's'}, not {json_text}")
+        unit = "value" if length == 1 else "values"
+        raise ValueError(f"the key must be a JSON array of {length} {unit}, not {json_text}")
     return value
 
 
