@@ -93,13 +93,13 @@ __all__ = [
 
 
 class TailraceError(Exception):
-    """Base of all errors. The message is `template`, filled with the error's data."""
+    """Base of all errors. The message is `template`, filled with the error's data, or the `text` among the data."""
 
     template = "{message}"
 
     def __init__(self, **data: Any) -> None:
         self.data = data
-        super().__init__(self.template.format_map(_Placeholders(data)))
+        super().__init__(data["text"] if "text" in data else self.template.format_map(_Placeholders(data)))
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -144,7 +144,7 @@ class UnknownName(SqlError):
 
 
 class NameTaken(SqlError):
-    template = "{kind} {name!r} already exists. Choose another name, or use IF NOT EXISTS"
+    template = "{kind} {name!r} already exists. Choose another name, drop it first, or add IF NOT EXISTS to keep it"
 
 
 class BeingBuilt(SqlError):
@@ -172,7 +172,7 @@ class NullKey(DataError):
 
 
 class UnknownColumn(DataError):
-    template = "row {row}: table {table!r} has no column {column!r} (its columns: {columns}); nothing was written"
+    template = "row {row}: table {table!r} has no column {column!r} (known: {columns}); nothing was written"
 
 
 class NoSuchRow(DataError):
@@ -234,7 +234,8 @@ class ReadOnly(StoreError):
 
 class Corrupt(StoreError):
     template = (
-        "{where} is damaged: {reason}. Run `tailrace audit` to find all damage, `tailrace audit --repair` to repair it"
+        "{where} is damaged: {reason}."
+        " Run `tailrace audit DIR` to find all damage and `tailrace audit DIR --repair` to repair it"
     )
 
 
@@ -245,7 +246,7 @@ class Conflict(StoreError):
 class OffsetGap(StoreError):
     template = (
         "the log of node {node} has a gap: expected offset {expected}, found {found}."
-        " Run `tailrace audit` to find all damage, `tailrace audit --repair` to repair it"
+        " Run `tailrace audit DIR` to find all damage and `tailrace audit DIR --repair` to repair it"
     )
 
 
@@ -271,13 +272,15 @@ class EpochError(TailraceError):
 
 class Timeout(EpochError):
     template = (
-        "timed out after {waited:.1f} s waiting for position {wanted}:"
-        " {name} is at position {covered}, {behind} behind; {advice}"
+        "{name} does not include position {wanted}: it is at position {covered}, {behind} behind,"
+        " after a wait of {waited:.1f} s. {advice}"
     )
 
 
 class BuildFailed(EpochError):
-    template = "building view {name!r} failed and was discarded; existing views are unchanged. Reason: {reason}"
+    template = (
+        "view {name!r} could not be built; the build was discarded and existing views are unchanged. Reason: {reason}"
+    )
 
 
 class EpochsLocked(EpochError):
@@ -286,8 +289,8 @@ class EpochsLocked(EpochError):
 
 class Fenced(EpochError):
     template = (
-        "another process took over the epochs of this store (term {newest}, this process has term {term});"
-        " nothing was written. Start this process again"
+        "another process has begun to run the epochs of this store (its term is {newest}, the term of this process"
+        " is {term}); nothing was written. Stop one of the two; to continue here, start this process again"
     )
 
 

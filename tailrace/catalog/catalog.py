@@ -41,6 +41,7 @@ __all__ = ["Catalog", "Relations", "UnpublishedViews", "ViewBuild", "ViewDef"]
 
 D = TypeVar("D")
 T = TypeVar("T")
+MAX_KNOWN = 8  # names listed by an error about an unknown name
 
 
 class Head(Document, frozen=True):
@@ -65,18 +66,20 @@ class Relations:
 
     def table(self, name: str) -> TableDef:
         if name.lower() not in self.tables:
-            raise UnknownName(kind="table", name=name, hint=self._list_names(self.tables))
+            raise UnknownName(kind="table", name=name, hint=known_names(self.tables))
         return self.tables[name.lower()]
 
     def view(self, name: str) -> ViewDef:
         if name.lower() not in self.views:
-            raise UnknownName(kind="view", name=name, hint=self._list_names(self.views))
+            raise UnknownName(kind="view", name=name, hint=known_names(self.views))
         return self.views[name.lower()]
 
-    @staticmethod
-    def _list_names(known: Iterable[str]) -> str:
-        names = ", ".join(sorted(known)[:8])
-        return f" (there are: {names})" if names else " (there are none)"
+
+def known_names(names: Iterable[str]) -> str:
+    """The hint of an `UnknownName`: the first few names that exist."""
+    ordered = sorted(names)
+    shown = [*ordered[:MAX_KNOWN], "..."] if len(ordered) > MAX_KNOWN else ordered
+    return f" (known: {', '.join(shown) or 'none'})"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from tailrace import terminal
 from tailrace.cli.verb import Dir, Json, open_store, usage_error
 from tailrace.codec import text
 from tailrace.database.database import Database
+from tailrace.errors import BadKey
 from tailrace.verify.audit.findings import AuditReport, Finding
 
 
@@ -72,6 +73,9 @@ def _key_bounds(db: Database, views: list[str] | None, options: dict[str, str | 
     for side, key in options.items():
         if key is not None and views:
             view = db.view(views[0])
+            if view.key is None:
+                reason = "the view has no key, so it has no key ranges; omit --from and --to"
+                raise BadKey(name=view.name, columns="none", reason=reason)
             columns = [c for name in view.key or () for c in view.columns if c.name == name]
             bounds[side] = text.key_of(view.name, columns, [key], prefix=True)
     return bounds
@@ -81,7 +85,7 @@ def _print_report(report: AuditReport) -> None:
     for finding in report.repaired:
         print(f"repaired: {finding}")
     if report.findings:
-        rows = ((f.where, f.kind, f"{f.count:,}", f.advice) for f in report.findings)
+        rows = ((f.where, f.damage, f"{f.count:,}", f.advice) for f in report.findings)
         terminal.print_table(["where", "damage", "count", "what to do"], rows, [False, False, True, False])
     for finding in report.findings:
         _print_examples(finding)

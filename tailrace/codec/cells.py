@@ -185,4 +185,4 @@ class ListCell:
 
 
 def _damaged(reason: str) -> Corrupt:
-    return Corrupt(where="row", reason=reason)
+    return Corrupt(where="a stored row", reason=reason)

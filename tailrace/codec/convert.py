@@ -102,7 +102,9 @@ def _from_dicts(table: TableDef, rows: Sequence[Mapping[str, Any]], names: list[
     dicts: list[Any] = [rows] if isinstance(rows, Mapping) else list(rows)
     for number, row in enumerate(dicts):
         if not isinstance(row, Mapping):
-            raise BadValue(row=number, column="(row)", value=brief(row), type="a dict of columns")
+            value, expected_type = brief(row), "a dict of columns"
+            text = f"row {number} is {value}; expected {expected_type}; nothing was written"
+            raise BadValue(row=number, column="(row)", value=value, type=expected_type, text=text)
         if not row.keys() <= expected:
             respelled = {_column_name(table, number, n): v for n, v in row.items()}
             if not respelled.keys() <= expected:
@@ -231,19 +233,31 @@ def key_values(name: str, columns: Sequence[types.Column], key: Any, *, prefix: 
     if isinstance(key, Mapping):
         missing = [n for n in names if n not in key]
         if missing or len(key) != len(names):
-            raise BadKey(name=name, columns=names, reason=f"got the columns {sorted(key)}")
+            given = ", ".join(sorted(map(str, key))) or "none"
+            raise bad_key(name, columns, f"expected all key columns, got {given}")
         key = tuple(key[n] for n in names)
     values = list(key) if isinstance(key, tuple | list) else [key]
     if len(values) > len(names) or (len(values) < len(names) and not prefix):
-        raise BadKey(name=name, columns=names, reason=f"got {len(values)} values")
+        raise wrong_key_length(name, columns, len(values), prefix)
     result = []
     for value, column in zip(values, columns, strict=False):
         try:
             result.append(None if value is None else to_value(value, types.arrow(column.type)))
         except (ValueError, TypeError, ArithmeticError):
-            raise BadKey(
-                name=name,
-                columns=names,
-                reason=f"{brief(value)} does not fit {column.name} {column.type.upper()}",
-            ) from None
+            raise bad_key_value(name, columns, column, value) from None
     return result
+
+
+def bad_key(name: str, columns: Sequence[types.Column], reason: str) -> BadKey:
+    return BadKey(name=name, columns=", ".join(c.name for c in columns) or "none", reason=reason)
+
+
+def wrong_key_length(name: str, columns: Sequence[types.Column], given: int, prefix: bool) -> BadKey:
+    """The error for a key with too many or too few values. A `prefix` may have fewer values than columns."""
+    count = len(columns)
+    limit = "at most " if prefix else ""
+    return bad_key(name, columns, f"expected {limit}{count} value{'' if count == 1 else 's'}, got {given}")
+
+
+def bad_key_value(name: str, columns: Sequence[types.Column], column: types.Column, value: Any) -> BadKey:
+    return bad_key(name, columns, f"{brief(value)} does not fit column {column.name!r} of type {column.type.upper()}")

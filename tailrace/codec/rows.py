@@ -162,10 +162,10 @@ def _lengths(tail: pa.LargeBinaryArray, field: pa.Field) -> Vector:
     lengths = np.diff(arrays.offsets(tail))
     if len(lengths) and lengths.max() > _MAX_LENGTH:
         row = int(lengths.argmax())
-        value = f"a value of {lengths[row]} bytes"
-        raise BadValue(row=row, column=field.name, value=value, type=f"{_MAX_LENGTH} bytes")
+        value = f"a value of {lengths[row]:,} bytes"
+        raise BadValue(row=row, column=field.name, value=value, type=f"the limit of {_MAX_LENGTH:,} bytes")
     return lengths
 
 
 def _damaged(reason: str) -> Corrupt:
-    return Corrupt(where="row", reason=reason)
+    return Corrupt(where="a stored row", reason=reason)

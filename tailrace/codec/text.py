@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import types
-from tailrace.codec.convert import brief, short_decimals, to_value
-from tailrace.errors import BadKey, BadValue, DataError
+from tailrace.codec.convert import bad_key_value, brief, short_decimals, to_value, wrong_key_length
+from tailrace.errors import BadValue, DataError
 from tailrace.types import Column
 
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
@@ -158,16 +158,15 @@ def key_of(name: str, columns: Sequence[Column], texts: Sequence[str], *, prefix
         row = row_from_json(dict(zip(names, values, strict=False)), columns)
         return tuple(row.values())
     if len(texts) > len(columns) or (len(texts) < len(columns) and not prefix):
-        raise BadKey(name=name, columns=names, reason=f"got {len(values or texts)} values")
-    return tuple(_key_value(name, names, c, t) for c, t in zip(columns, texts, strict=False))
+        raise wrong_key_length(name, columns, len(values or texts), prefix)
+    return tuple(_key_value(name, columns, c, t) for c, t in zip(columns, texts, strict=False))
 
 
-def _key_value(name: str, names: list[str], column: Column, text: str) -> Any:
+def _key_value(name: str, columns: Sequence[Column], column: Column, text: str) -> Any:
     try:
         return value_of(text, types.arrow(column.type))
     except (ValueError, ArithmeticError):
-        reason = f"{brief(text)} does not fit {column.name} {column.type.upper()}"
-        raise BadKey(name=name, columns=names, reason=reason) from None
+        raise bad_key_value(name, columns, column, text) from None
 
 
 def _json_array(text: str) -> list[Any] | None:

@@ -167,5 +167,8 @@ def _prevents_audit(finding: Finding) -> bool:
 
 
 def _unaudited(where: str, views: Sequence[str], message: str) -> Finding:
-    advice = "The audit failed here: repair, and audit again. If tables are damaged, restore a backup"
+    advice = (
+        "This part could not be audited (see the example). Audit again; if it fails again,"
+        " run `tailrace audit --repair`; if a table is damaged, restore a backup"
+    )
     return Finding(where, "damaged", 1, advice, (message,), tuple(views))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tailrace import types
-from tailrace.catalog.catalog import Catalog
+from tailrace.catalog.catalog import Catalog, known_names
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import pinned_relations
 from tailrace.database.progress import OnStep, Step, ignore_step
@@ -100,7 +100,8 @@ class StatementRunner:
         else:
             table = self._catalog.tables.get(name)
             if table is None:
-                raise UnknownName(kind="table or view", name=name)
+                hint = known_names([*self._catalog.tables, *self._catalog.views])
+                raise UnknownName(kind="table or view", name=name, hint=hint)
             columns, key = table.columns, list(table.key)
         return pa.table(
             {
@@ -137,7 +138,7 @@ class StatementRunner:
             return
         for making in self._catalog.builds.values():
             if statement.name != making.name and statement.name in {v.name for v in making.unpublished.views}:
-                how = f"again, because {making.name!r} is being replaced; wait for that build, or drop {making.name!r}"
+                how = f"again, because view {making.name!r} is being replaced; wait until that build ends"
                 raise BeingBuilt(name=statement.name, how=how)
         if in_build:
             self._builder.discard(statement.name)
@@ -220,7 +221,10 @@ class StatementRunner:
             build_names = {v.name for v in making.unpublished.views}
             build_uses = {u for v in making.unpublished.views for u in v.uses}
             if not making.failed and (used & build_names or build_uses & names or build_names & names):
-                how = "and reads this view or is read by it; wait for that build, or drop it"
+                wait = "wait until that build ends"
+                if not making.replaces:  # dropping a view that is being replaced would drop the published one
+                    wait += f", or DROP VIEW {making.name} to discard it"
+                how = f"and is connected with view {views[0].name!r}; {wait}"
                 raise BeingBuilt(name=making.name, how=how)
 
     def _resume_build(self, statement: CreateView) -> int | None:
@@ -237,8 +241,10 @@ class StatementRunner:
         view = making.unpublished.views[0]
         requested = (statement.query_sql, statement.refresh, self._replaces(statement))
         if (view.sql, view.refresh, making.replaces) != requested:
-            how = f"with another definition; refresh to finish that build, or DROP VIEW {statement.name}"
-            raise BeingBuilt(name=statement.name, how=how)
+            finish = f"run refresh to finish that build, or DROP VIEW {statement.name} to discard it"
+            if making.replaces:  # DROP VIEW would drop the published view
+                finish = "run refresh to finish that build first"
+            raise BeingBuilt(name=statement.name, how=f"with another definition; {finish}")
         self._builder.take_over(statement.name)
         return making.number
 

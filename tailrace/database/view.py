@@ -265,9 +265,9 @@ class View:
                     if self._find_definition().state != self._def.state:  # the old state may already be partly deleted
                         raise _DefinitionReplaced
                     return [read(i, snapshot) for i, snapshot in opened]
-            except SnapshotGone:
+            except SnapshotGone as error:
                 if attempt == ATTEMPTS - 1:
-                    raise
+                    raise SnapshotGone(**{**error.data, "name": f"view {self.name!r}"}) from error
         raise AssertionError("unreachable")
 
 

@@ -150,7 +150,7 @@ class Builder:
         """Raises `BuildFailed` if the build was dropped or has failed."""
         making = self._catalog.builds.get(name)
         if making is None or making.number != number:
-            raise BuildFailed(name=name, reason="the build was dropped")
+            raise BuildFailed(name=name, reason="another process dropped the build; create the view again")
         if making.failed:
             raise BuildFailed(name=name, reason=making.failed)
         return making
@@ -180,7 +180,10 @@ class Builder:
             on_step(Step(f"verifying {view.name}"))
             report = verify(self._spark(), self._store, view, self._catalog.query(view, draft.views), pin)
             if not report.ok:
-                reason = f"it differs from its recomputation: {report.missing} rows missing, {report.extra} extra"
+                counts = f"{report.missing:,} missing, {report.extra:,} extra"
+                reason = f"its rows differ from a recomputation by Spark ({counts}); please report this"
+                if view.refresh != "full":
+                    reason += ", or use refresh = 'full'"
                 raise BuildFailed(name=view.name, reason=reason)
 
     # interrupted builds

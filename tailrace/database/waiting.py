@@ -67,7 +67,7 @@ class PinnedEpoch(ReadEpoch):
 
     def wait(self, name: str, at_least: AtLeast | None, timeout: float | None) -> None:
         if at_least is not None and not self._pin.cut.covers(position := self._store.position(at_least)):
-            advice = "a snapshot never advances: take a newer one with snapshot(at_least=...)"
+            advice = "A snapshot does not advance; take a new one with db.snapshot(at_least=...)"
             raise _timeout_error(name, position, self._pin.cut, 0.0, advice)
 
 
@@ -81,5 +81,8 @@ def _timeout_error(name: str, position: Position, cut: Cut, waited: float, advic
 def _advice(store: Store) -> str:
     runner = store.holder("runner")
     if runner is None:
-        return "no process runs epochs: start `tailrace run`, or refresh"
-    return f"epochs are run by process {runner.pid} ({runner.command}, since {runner.since})"
+        return "No process runs epochs; start `tailrace run`, or refresh"
+    return (
+        f"Process {runner.pid} ({runner.command}, since {runner.since}) runs epochs;"
+        " wait longer (timeout=), or look at its lag with `tailrace status`"
+    )

@@ -335,7 +335,10 @@ class Epochs:
 
     def _failure_template(self, template: str = "{}") -> str:
         """The message of a failed job, with `{}` for Spark's reason."""
-        return template if is_running(self._spark()) else f"Spark has stopped, start this process again ({template})"
+        if is_running(self._spark()):
+            return template
+        retry = "only a new process can retry it; start this process again"
+        return f"Spark has stopped, so {retry}. Spark's last error: {template}"
 
     def _compile(
         self,

@@ -72,7 +72,7 @@ def match_columns(path: Path, table: TableDef, names: Iterable[str], where: str)
         own = known.get(name.strip().lower())
         if own is None:
             columns = ", ".join(table.schema.names)
-            message = f"{where}{table.name!r} has no column {brief(name.strip())} (it has {columns})"
+            message = f"{where}{table.name!r} has no column {brief(name.strip())} (known: {columns})"
             raise BadFile(path=str(path), message=message, column=name)
         if own in matched:
             raise BadFile(path=str(path), message=f"{where}column {own!r} appears twice", column=own)
@@ -92,6 +92,6 @@ def to_bad_file(path: Path, error: BadValue | NullKey | UnknownColumn, unit: str
         case NullKey():
             message = f"{unit} {number}: key column {error.column!r} is NULL"
         case UnknownColumn():
-            known = f"(it has {error.columns})"
+            known = f"(known: {error.columns})"
             message = f"{unit} {number}: {error.table!r} has no column {error.column!r} {known}"
     return BadFile(path=str(path), message=message, **{unit: number, "column": error.data.get("column")})

@@ -45,11 +45,11 @@ class Moments:
         if not data:
             return NONE
         if len(data) < _HEAD.size:
-            raise Corrupt(where="moments", reason=f"they are too short ({len(data)} bytes)")
+            raise Corrupt(where="a stored variance", reason=f"it is too short ({len(data)} bytes)")
         count, length = _HEAD.unpack_from(data)
         end = _HEAD.size + length
         if end > len(data) or abs(count) >= 1 << 62:
-            raise Corrupt(where="moments", reason="their count or length is out of range")
+            raise Corrupt(where="a stored variance", reason="its count or length is out of range")
         return cls(count, exact.from_bytes(data[_HEAD.size : end]), exact.from_bytes(data[end:])[0])
 
     def spread(self) -> float:

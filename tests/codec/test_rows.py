@@ -155,7 +155,7 @@ def outcome(codec: RowCodec, row: bytes) -> Any:
     except Corrupt:
         with pytest.raises(Corrupt) as caught:
             codec.decode_one(row)
-        assert caught.value.where == "row"
+        assert caught.value.where == "a stored row"
         return None
     batch.validate(full=True)
     assert bits(codec.decode_one(row)) == bits(batch.to_pylist()[0])

@@ -153,7 +153,7 @@ def test_a_new_definition_that_fails_verification_is_discarded(db: tr.Database, 
 
     with pytest.raises(BuildFailed) as error:
         db.sql(replace(NEW), progress=damage)
-    assert "4 rows missing" in error.value.reason
+    assert "(4 missing, " in error.value.reason
     assert db.view("v").get(1) == {"g": 1, "s": 435}
     db.sql(replace(NEW))
     assert db.verify("v").ok

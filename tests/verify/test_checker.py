@@ -230,7 +230,7 @@ class TestInput:
         assert caught.value.name == "total"
 
     def test_transactions_out_of_order_are_refused(self) -> None:
-        with pytest.raises(BadHistory, match="transaction 1 comes after transaction 2"):
+        with pytest.raises(BadHistory, match="transaction 1 is listed after transaction 2"):
             BaseHistory({}, [Change(2, ("t", 1), 1), Change(1, ("t", 1), 2)])
 
     def test_a_view_without_states_is_refused(self) -> None:
@@ -242,15 +242,15 @@ class TestInput:
             check(TRANSFERS, [ViewHistory("other", [ViewState({})])], VIEWS)
 
     def test_an_empty_list_of_views_is_refused(self) -> None:
-        with pytest.raises(BadHistory, match="nothing to check"):
+        with pytest.raises(BadHistory, match="invalid history of the views: there is none; give the history"):
             check(TRANSFERS, [], VIEWS)
 
     def test_two_views_with_one_name_are_refused(self) -> None:
-        with pytest.raises(BadHistory, match="one name"):
+        with pytest.raises(BadHistory, match="invalid history of total: it is given twice"):
             check(TRANSFERS, [ViewHistory("total", [ViewState({}, 0)])] * 2, VIEWS)
 
     def test_a_bound_of_zero_is_refused(self) -> None:
-        with pytest.raises(BadHistory, match="bound of 0"):
+        with pytest.raises(BadHistory, match=r"^bound is 0; it must be at least 1$"):
             check(TRANSFERS, [ViewHistory("total", [ViewState({})])], VIEWS, certificates=False, bound=0)
 
     def test_a_history_without_changes_is_complete(self) -> None:

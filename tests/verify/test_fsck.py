@@ -174,7 +174,7 @@ def test_a_damaged_log_entry_is_named_and_never_applied_and_a_repair_skips_it(db
     before = db.view("totals").scan(), db.status().epoch
     write(db, 5)
     offset = damage.log_entry(db, 1, DAMAGES[kind], number=1)
-    with pytest.raises(tr.TailraceError, match=r"log.*node 1.*tailrace audit --repair"):
+    with pytest.raises(tr.TailraceError, match=r"log.*node 1.*tailrace audit DIR --repair"):
         db.refresh()
     assert (db.view("totals").scan(), db.status().epoch) == before
     report = db.audit()

@@ -26,12 +26,15 @@ MAX_READERS = 2048  # one slot per reading thread, shared by all processes that 
 
 
 def _full_map(path: str, error: Exception) -> StoreError:
-    advice = "Close it everywhere, open it with a larger map_size (tailrace.open(path, map_size=...)), and write again."
-    return StoreFull(path=path, full="map", reason="the memory map reached map_size", advice=advice)
+    advice = (
+        "Close the store in all processes, open it with a larger map_size (tailrace.open(directory, map_size=...)),"
+        " and write again"
+    )
+    return StoreFull(path=path, full="map", reason="its files have reached map_size", advice=advice)
 
 
 def _full_disk(path: str, error: Exception) -> StoreError:
-    return StoreFull(path=path, full="disk", reason="the disk is full", advice="Free some space and write again.")
+    return StoreFull(path=path, full="disk", reason="the disk is full", advice="Free some space and write again")
 
 
 def _corrupt(path: str, error: Exception) -> StoreError:
@@ -47,7 +50,8 @@ def _panic(path: str, error: Exception) -> StoreError:
 
 
 def _newer(path: str, error: Exception) -> StoreError:
-    return NewerFormat(path=path, found=str(error), known="this LMDB")
+    text = f"{path} has a file format that the installed LMDB cannot read ({error}). Upgrade the Python package lmdb"
+    return NewerFormat(path=path, found=str(error), known=f"LMDB {'.'.join(map(str, lmdb.version()))}", text=text)
 
 
 def _other(path: str, error: Exception) -> StoreError:
@@ -85,6 +89,7 @@ def translate(path: str, error: Exception) -> StoreError:
 class Environment:
     """An open LMDB environment with its named databases."""
 
+    store: str  # the store's path
     path: str
     handle: lmdb.Environment
     databases: dict[str, Any]  # LMDB's handle of each database, by name
@@ -95,7 +100,7 @@ class Environment:
     def read(self, *, views: bool = False) -> Iterator[Any]:
         """A read transaction. Values are bytes, or with `views` memoryviews that are valid only inside the block."""
         if self.closed:
-            raise Closed(path=self.path)
+            raise Closed(path=self.store)
         try:
             with self.handle.begin(buffers=True) if views else self.handle.begin() as txn:
                 yield txn
@@ -106,7 +111,7 @@ class Environment:
     def write(self) -> Iterator[Any]:
         """A write transaction: commits when the block ends, aborts if it raises."""
         if self.closed:
-            raise Closed(path=self.path)
+            raise Closed(path=self.store)
         try:
             with self.handle.begin(write=True) as txn:
                 yield txn
@@ -122,8 +127,11 @@ _open: dict[tuple[int, str], Environment] = {}
 _guard = threading.Lock()
 
 
-def acquire(path: Path, names: tuple[str, ...], map_size: int, durable: bool) -> Environment:
-    """The process's only environment at `path`, opened if necessary. The caller must `release` it."""
+def acquire(store: str, path: Path, names: tuple[str, ...], map_size: int, durable: bool) -> Environment:
+    """The process's only environment at `path`, opened if necessary. The caller must `release` it.
+
+    `store` is the path of the store that the environment belongs to.
+    """
     key = (os.getpid(), str(path.resolve()))
     with _guard:
         env = _open.get(key)
@@ -143,7 +151,7 @@ def acquire(path: Path, names: tuple[str, ...], map_size: int, durable: bool) ->
                 if is_new:
                     private.restrict(path / "data.mdb", path / "lock.mdb")
                 handle.reader_check()
-                env = Environment(str(path), handle, {n: handle.open_db(n.encode()) for n in names})
+                env = Environment(store, str(path), handle, {n: handle.open_db(n.encode()) for n in names})
             except (lmdb.Error, OSError) as error:
                 raise translate(str(path), error) from error
             _open[key] = env

@@ -109,7 +109,7 @@ def encode_note(written: float, operations: int, ends: Sequence[int]) -> bytes:
 
 def decode_note(value: bytes) -> tuple[float, int, tuple[int, ...]]:
     if len(value) < _NOTE.size or len(value) % 8:
-        raise Corrupt(where="the note of a transaction", reason=f"invalid length of {len(value)} bytes")
+        raise Corrupt(where="an entry of the list of transactions", reason=f"invalid length of {len(value)} bytes")
     written, operations = _NOTE.unpack_from(value)
     ends = struct.unpack_from(f"<{(len(value) - _NOTE.size) // 8}Q", value, _NOTE.size)
     return written / 1e6, operations, ends

@@ -31,9 +31,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def create(path: Path, settings: Settings) -> None:
     """Creates a new store in a missing or empty directory."""
-    if not _is_valid(settings):
-        limits = "nodes must be 1 to 1024, shards a multiple of nodes and at most 4096, map_size at most 64 TiB"
-        raise StoreError(message=limits)
+    if (fault := _find_fault(settings)) is not None:
+        raise StoreError(message=fault)
     try:
         private.make_directory(path)
         private.make_directory(path / "shards")
@@ -78,7 +77,8 @@ def read_settings(path: Path) -> Settings:
     except FileNotFoundError:
         raise NotAStore(path=str(path), reason="it has no store.json") from None
     except PermissionError as error:
-        raise NotAStore(path=str(path), reason=f"no permission to read its store.json ({error.strerror})") from None
+        reason = f"cannot read {path / 'store.json'} ({error.strerror})"
+        raise NotAStore(path=str(path), reason=reason, text=f"{reason}. Give this user read and write access") from None
     except (ValueError, RecursionError):
         raise NotAStore(path=str(path), reason="its store.json is not JSON") from None
     if not isinstance(content, dict) or type(content.get("format")) is not int:
@@ -91,12 +91,18 @@ def read_settings(path: Path) -> Settings:
         settings = msgspec.convert(content, Settings)
     except msgspec.ValidationError as error:
         raise NotAStore(path=str(path), reason=f"its store.json is invalid ({error})") from None
-    if not _is_valid(settings):
-        reason = "its store.json is invalid (nodes, shards or map_size out of range)"
-        raise NotAStore(path=str(path), reason=reason)
+    if (fault := _find_fault(settings)) is not None:
+        raise NotAStore(path=str(path), reason=f"its store.json is invalid ({fault})")
     return settings
 
 
-def _is_valid(settings: Settings) -> bool:
+def _find_fault(settings: Settings) -> str | None:
+    """Which setting is out of range, and its range."""
     nodes, shards = settings.nodes, settings.shards
-    return 1 <= nodes <= 1024 and 1 <= shards <= 4096 and shards % nodes == 0 and 0 < settings.map_size <= MAX_MAP_SIZE
+    if not 1 <= nodes <= 1024:
+        return f"nodes is {nodes}; it must be 1 to 1024"
+    if not 1 <= shards <= 4096 or shards % nodes:
+        return f"shards is {shards}; it must be a multiple of nodes ({nodes}) and at most 4096"
+    if not 0 < settings.map_size <= MAX_MAP_SIZE:
+        return f"map_size is {settings.map_size}; it must be 1 byte to 64 TiB"
+    return None

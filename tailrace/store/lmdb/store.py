@@ -76,7 +76,7 @@ class LmdbStore(Store):
         self._closed = False
 
     def _open(self, path: Path, names: tuple[str, ...]) -> Environment:
-        return acquire(path, names, self.settings.map_size, self.settings.durable)
+        return acquire(self.path, path, names, self.settings.map_size, self.settings.durable)
 
     @property
     def environment(self) -> Environment:
@@ -172,7 +172,7 @@ class LmdbStore(Store):
         note = log.decode_note(cursor.value())
         if len(note[2]) != self.nodes or len(cursor.key()) != _NUMBER.size:
             reason = f"its key or its log ends do not fit a store with {self.nodes} nodes"
-            raise Corrupt(where="the note of a transaction", reason=reason)
+            raise Corrupt(where="an entry of the list of transactions", reason=reason)
         return note
 
     def _images(self, txn: Any, change: Change) -> tuple[list[bytes], pa.RecordBatch, pa.RecordBatch | None]:

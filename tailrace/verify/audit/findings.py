@@ -16,7 +16,7 @@ Kind = Literal[
     "orphan",  # a state that no view uses
 ]
 
-REPAIR = "`tailrace audit --repair` recomputes it and writes the differences"
+REPAIR = "Run `tailrace audit --repair`: it recomputes the views and corrects what differs"
 EXAMPLES = 10
 
 
@@ -37,8 +37,13 @@ class Finding:
     repairable: bool = True
     place: tuple[Any, ...] = ()
 
+    @property
+    def damage(self) -> str:
+        """The kind, in words for people."""
+        return "not used by any view" if self.kind == "orphan" else self.kind
+
     def __str__(self) -> str:
-        return f"{self.where}: {self.count:,} {self.kind}"
+        return f"{self.where}: {self.damage} ({self.count:,})"
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from tailrace.verify.audit.findings import EXAMPLES, REPAIR, Finding
 from tailrace.verify.audit.state_names import State, describe_states, unpublished_states
 
 _BACKUP = "Restore a backup: this data exists nowhere else"
+_REMOVE = "Run `tailrace audit --repair`: it removes the document; Tailrace recreates it if needed"
 
 
 def fsck_documents(store: Store) -> list[Finding]:
@@ -37,7 +38,7 @@ def fsck_documents(store: Store) -> list[Finding]:
             documents.decode(name, data, Any) if kind is None else kind.decode(name, data, store.nodes)
         except UNREADABLE as error:
             repairable = kind is not None and kind.expendable
-            advice = "`tailrace audit --repair` removes it; Tailrace recreates it if needed" if repairable else _BACKUP
+            advice = _REMOVE if repairable else _BACKUP
             place = ("document", name)
             findings.append(Finding(f"document {name}", "damaged", 1, advice, (_reason(error),), (), repairable, place))
     return findings
@@ -55,7 +56,7 @@ def fsck_logs(store: Store, catalog: Catalog) -> list[Finding]:
             committed = COMMITTED.decode(COMMITTED.name, data, store.nodes).cut
         faults, ends = inspection.transaction_faults(committed)
         if faults:
-            advice = "`tailrace audit --repair` rebuilds the list from the logs and recomputes all views"
+            advice = "Run `tailrace audit --repair`: it rebuilds the list from the logs and recomputes all views"
             findings.append(
                 Finding("list of transactions", "damaged", len(faults), advice, _first(faults), views, True, ("notes",))
             )
@@ -63,12 +64,12 @@ def fsck_logs(store: Store, catalog: Catalog) -> list[Finding]:
             log_faults = list(inspection.log_faults(node, start, None if ends is None else ends[node], tables))
             if unapplied := [f for f in log_faults if f[0] >= start]:
                 advice = (
-                    "No write is lost: the rows are in the tables. Epochs fail until `tailrace audit --repair`"
-                    " recomputes all views from the tables and skips the damaged log range"
+                    "Run `tailrace audit --repair`: it recomputes all views from the tables and skips the damaged part"
+                    " of the log. No write is lost; epochs fail until then"
                 )
                 findings.append(_log_finding(node, unapplied, advice, views, ("log", node)))
             if applied := [f for f in log_faults if f[0] < start]:
-                advice = "Nothing to do: all views are past it. It is trimmed when no reader needs an older epoch"
+                advice = "Nothing: all views already include these entries; they are trimmed when no reader needs them"
                 findings.append(_log_finding(node, applied, advice, (), ("log before the cut", node)))
     return findings
 
@@ -91,7 +92,7 @@ def fsck_tables(store: Store, catalog: Catalog) -> list[Finding]:
             examples = _first(faults)
             findings.append(Finding(f"table {table.name}", "damaged", len(faults), _BACKUP, examples, users, False))
         if counted != rows:
-            advice = "`tailrace audit --repair` corrects the count"
+            advice = "Run `tailrace audit --repair`: it corrects the count"
             examples = (f"stored row count: {counted:,}; actual rows: {rows:,}",)
             place = ("count", table.id, rows - counted)
             findings.append(
@@ -125,7 +126,7 @@ def fsck_shards(store: Store, catalog: Catalog) -> list[Finding]:
     known_numbers = numbers_before | set(describe_states(catalog)) | unpublished_states(catalog)
     for state, shards in shards_of_state.items():
         if state not in known_numbers:
-            advice = "`tailrace audit --repair` removes it"
+            advice = "Run `tailrace audit --repair`: it removes the state"
             examples = tuple(f"in shard {s}" for s in shards[:EXAMPLES])
             findings.append(
                 Finding(f"state {state}", "orphan", len(shards), advice, examples, (), True, ("orphan", state))
@@ -153,8 +154,9 @@ def _check_state(
     views = known.views if known is not None else ()
     number, damaged = record.state, record.damaged
     if damaged:
-        effect = "The open epoch cannot be retried" if max(damaged) > committed else "The views are right"
-        advice = f"Readers of older epochs fail. {effect}; {REPAIR}"
+        is_open = max(damaged) > committed
+        effect = ", and the open epoch cannot be retried" if is_open else "; the newest rows of the views are right"
+        advice = f"{REPAIR}. Until then readers of older epochs fail{effect}"
         examples = _first([{"epoch": epoch, "reason": reason} for epoch, reason in damaged.items()])
         where = f"undo records in shard {shard}: {name}"
         yield Finding(where, "damaged", len(damaged), advice, examples, views, True, ("undo", shard, number))

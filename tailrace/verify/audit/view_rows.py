@@ -67,7 +67,8 @@ class KeySelection:
     def _bound(view: ViewDef, bound: Any) -> tuple[Column, Column]:
         """The key columns that a bound covers, and the bound, as structs that can be compared."""
         if view.key is None:
-            raise BadKey(name=view.name, columns="nothing", reason="a view without a key has no key ranges")
+            reason = "the view has no key, so it has no key ranges; omit start and stop"
+            raise BadKey(name=view.name, columns="none", reason=reason)
         columns = [view.columns[p] for p in view.key]
         values = key_values(view.name, columns, bound, prefix=True)
         typed = [F.lit(v).cast(c.type) for v, c in zip(values, columns, strict=False)]

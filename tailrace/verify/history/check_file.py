@@ -112,11 +112,11 @@ class _Histories:
             raise ValueError(f"the row does not have the key {line.key}")
         if line.transaction is None:
             if self._changes:
-                raise ValueError("an initial row (no transaction) comes after a change")
+                raise ValueError("an initial row (no transaction) follows a change")
             self._initial[record] = row
             return
         if line.transaction < self._last_transaction:
-            raise ValueError(f"transaction {line.transaction} comes after transaction {self._last_transaction}")
+            raise ValueError(f"transaction {line.transaction} is listed after transaction {self._last_transaction}")
         self._last_transaction = line.transaction
         self._changes[line.transaction, record] = row
 
@@ -129,7 +129,7 @@ class _Histories:
             if line.name in (None, name):
                 before = view.states[-1].epoch if view.states else None
                 if before is not None and line.epoch <= before:
-                    raise ValueError(f"epoch {line.epoch} comes after epoch {before}")
+                    raise ValueError(f"epoch {line.epoch} is listed after epoch {before}")
                 view.changes = {}
                 view.states.append(ViewState(view.changes, line.transaction, line.epoch))
         self.epochs.add(line.epoch)
@@ -173,7 +173,8 @@ def _describe(line: Line) -> str:
 def _array(json_text: str | None, length: int) -> list[Any]:
     value = _parse(json_text, "key")
     if not isinstance(value, list) or len(value) != length:
-        raise ValueError(f"the key must be a JSON array of {length} values, not {json_text}")
+        unit = "value" if length == 1 else "values"
+        raise ValueError(f"the key must be a JSON array of {length} {unit}, not {json_text}")
     return value
 
 

@@ -34,12 +34,11 @@ def check(
     """
     if missing := [v.name for v in views if v.name not in definitions]:
         raise BadHistory(name=missing[0], reason="the view has no definition")
-    if len({v.name for v in views}) < len(views):
-        raise BadHistory(
-            name=views[0].name, reason="two histories have one name; give all states of a view in one history"
-        )
+    names = [v.name for v in views]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise BadHistory(name=repeated[0], reason="it is given twice; put all its states into one history")
     if not views:
-        raise BadHistory(name="no view", reason="nothing to check; give the history of at least one view")
+        raise BadHistory(name="the views", reason="there is none; give the history of at least one view")
     if certificates:
         verdicts = [check_certified(base, view, definitions[view.name], tolerance) for view in views]
         return Verdict({v.view: v for v in verdicts}, *check_snapshots(views))

@@ -36,7 +36,8 @@ def search(
 ) -> ViewVerdict:
     """The level that all records of a view reach, found by a search for base states that explain their states."""
     if bound < 1:
-        raise BadHistory(name=view.name, reason=f"a bound of {bound} base states is too small; use at least 1")
+        reason = f"bound is {bound}; it must be at least 1"
+        raise BadHistory(name=view.name, reason=reason, text=reason)
     run = _Search(base, view, definition, bound, tolerance, model, matters)
     run.check_convergence()
     run.check_order()

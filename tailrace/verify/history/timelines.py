@@ -53,7 +53,7 @@ class BaseHistory:
     def __post_init__(self) -> None:
         for before, after in zip(self.changes, self.changes[1:], strict=False):
             if after.transaction < before.transaction:
-                order = f"transaction {after.transaction} comes after transaction {before.transaction}"
+                order = f"transaction {after.transaction} is listed after transaction {before.transaction}"
                 raise BadHistory(name="the base tables", reason=f"{order}; sort the changes by transaction")
 
     @cached_property
