@@ -25,7 +25,7 @@ demo: setup ## two minutes: TPC-H tables, eight views, a stream of changes, all 
 	@$(RUN) -m tailrace demo
 
 test: setup ## all tests except the long ones
-	$(RUN) -m pytest -m "not soak" -n 2 --dist worksteal
+	$(RUN) -m pytest -m "not soak" -n 3 --dist worksteal
 
 check: lint types test ## everything that CI runs: lint, types, tests
 
@@ -47,7 +47,7 @@ fuzz: setup ## 1000 random queries, compared with Spark after every epoch (FUZZ=
 	$(RUN) -m tailrace_fuzz --queries 1000 $(FUZZ)
 
 soak: setup ## the long tests, up to two hours: 200 random faults, ten minutes of the bank test
-	$(RUN) -m pytest -m soak -n 2 --dist worksteal
+	$(RUN) -m pytest -m soak -n 3 --dist worksteal
 
 clean: ## remove .venv and all generated files
 	rm -rf .venv .venv-peers build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
