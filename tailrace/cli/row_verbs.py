@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import typer
 
 from tailrace import terminal, types
+from tailrace.catalog.catalog import known_names
 from tailrace.cli.verb import Dir, Json, open_store, usage_error
 from tailrace.codec import text
 from tailrace.codec.convert import key_values
@@ -133,8 +134,7 @@ def _find_relation(db: Database, name: str) -> Table | View:
         return db.view(name)
     if name.lower() in db.tables():
         return db.table(name)
-    known = ", ".join([*db.tables(), *db.views()][:8])
-    raise UnknownName(kind="table or view", name=name, hint=f" (there are: {known})" if known else " (there are none)")
+    raise UnknownName(kind="table or view", name=name, hint=known_names([*db.tables(), *db.views()]))
 
 
 def _key_columns(source: Table | View) -> Any:
