@@ -67,13 +67,13 @@ def test_large_tables_are_loaded_in_chunks(db: tr.Database, monkeypatch: pytest.
     monkeypatch.setattr(construction, "AT_ONCE", 0)
     monkeypatch.setattr(construction, "CHUNK", 15)
     chunks: list[int] = []
-    step = ExpectedStates._in_chunks
+    step = ExpectedStates._build_in_chunks
 
     def counted(self: ExpectedStates, *args: Any) -> int:
         chunks.append(step(self, *args))
         return chunks[-1]
 
-    monkeypatch.setattr(ExpectedStates, "_in_chunks", counted)
+    monkeypatch.setattr(ExpectedStates, "_build_in_chunks", counted)
     assert db.audit().ok
     assert chunks[0] > 4
     entry(db, state_of(db, "bag"), lambda v: flip(v, 0))
