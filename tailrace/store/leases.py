@@ -15,10 +15,10 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from tailrace.errors import Closed, StoreError
+from tailrace.errors import StoreError
 from tailrace.store.base import Store
 from tailrace.store.documents import Count, Document, Kind
-from tailrace.store.processes import is_process_alive, this_process
+from tailrace.store.processes import is_process_alive, is_this_process, this_process
 
 DURATION = 60.0  # seconds from a renewal to the expiry
 RENEWAL = 15.0  # seconds between two renewals
@@ -36,7 +36,7 @@ class Lease(Document, frozen=True, kw_only=True):
 
     @property
     def is_alive(self) -> bool:
-        if {"pid": self.pid, "host": self.host, "started": self.started} == this_process():
+        if is_this_process(self.pid, self.host, self.started):
             return True  # even if the clock jumped: this process removes its own leases
         return (self.expires is None or time.time() < self.expires) and is_process_alive(
             self.pid, self.host, self.started
@@ -109,7 +109,7 @@ def renew(store: Store, kind: Kind[L], key: str) -> None:
         if lease is not None:
             renewed = structs.replace(lease, expires=time.time() + DURATION)
             store.change_documents({kind.at(key): renewed}, expected={kind.at(key): lease})
-    except (StoreError, Closed):
+    except StoreError:
         return  # the store was closed, or the lease changed meanwhile; the next renewal tries again
 
 

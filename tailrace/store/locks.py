@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from tailrace.store.base import Store
 from tailrace.store.documents import Count, Document, Kind
-from tailrace.store.processes import this_process
+from tailrace.store.processes import is_this_process, this_process
 
 PATIENCE = 600.0  # seconds that a change of the catalog waits for the current epoch
 
@@ -105,7 +105,7 @@ class EpochLock:
     def _take_term(self) -> Term:
         """The newest term if this process holds it, else a new one. So most epochs need no write here."""
         newest = self._store.document(TERM)
-        if newest is not None and {"pid": newest.pid, "host": newest.host, "started": newest.started} == this_process():
+        if newest is not None and is_this_process(newest.pid, newest.host, newest.started):
             return newest
         return self._next_term(0 if newest is None else newest.burnt)
 

@@ -13,6 +13,10 @@ def this_process() -> dict[str, Any]:
     return {"pid": os.getpid(), "host": socket.gethostname(), "started": _start_time(os.getpid())}
 
 
+def is_this_process(pid: int, host: str, started: int | None) -> bool:
+    return {"pid": pid, "host": host, "started": started} == this_process()
+
+
 def is_process_alive(pid: int, host: str, started: int | None) -> bool:
     """Whether a process is alive. True for processes of other hosts, because this host cannot tell."""
     if host != socket.gethostname():
