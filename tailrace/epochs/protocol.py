@@ -293,8 +293,7 @@ class Epochs:
             stages = Stages(spark, self._store, tasks, set_assignment(spark, work))
             return sum(row.rows for row in replacing_frame(spark, self._store, stages, view, work.end).collect())
         except FAILURES as error:
-            name = view.name.replace("{", "{{").replace("}", "}}")
-            raise epoch_failed(work.epoch, error, self._failure_template(f"view '{name}': {{}}")) from error
+            raise epoch_failed(work.epoch, error, f"{self._failure_prefix()}view '{view.name}': ") from error
 
     def build(self, maintained: Maintained, views: Sequence[RecomputableView], fixed: frozenset[int]) -> None:
         """Builds new views from the tables at the committed cut. `fixed` are states that other views already keep."""
@@ -331,14 +330,13 @@ class Epochs:
         except FAILURES as error:
             if work.start is not None:
                 self._store.touched(work.start, work.end)  # if the log is damaged, raise that error instead
-            raise epoch_failed(work.epoch, error, self._failure_template()) from error
+            raise epoch_failed(work.epoch, error, self._failure_prefix()) from error
 
-    def _failure_template(self, template: str = "{}") -> str:
-        """The message of a failed job, with `{}` for Spark's reason."""
+    def _failure_prefix(self) -> str:
+        """What the message of a failed job says before Spark's reason."""
         if is_running(self._spark()):
-            return template
-        retry = "only a new process can retry it; start this process again"
-        return f"Spark has stopped, so {retry}. Spark's last error: {template}"
+            return ""
+        return "Spark has stopped, so only a new process can retry it; start this process again. Spark's last error: "
 
     def _compile(
         self,

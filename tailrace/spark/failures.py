@@ -40,16 +40,16 @@ def reason(error: Exception) -> str:
 CANCELLED = "SPARK_JOB_CANCELLED"
 
 
-def epoch_failed(epoch: int, error: Exception, note: str = "{}") -> EpochFailed:
+def epoch_failed(epoch: int, error: Exception, prefix: str = "") -> EpochFailed:
     """The error of an epoch whose job failed. `cause` is the TailraceError that a task raised, if any.
 
-    `note` is the template of the reason, with `{}` for Spark's own reason. Raises `Fenced` if another process has taken
+    `prefix` comes before Spark's own reason. Raises `Fenced` if another process has taken
     over: then neither the epoch nor its views are to blame.
     """
     cause, cancelled = receive_error(error), condition_of(error) == CANCELLED
     if isinstance(cause, Fenced):
         raise cause from error
-    return EpochFailed(epoch=epoch, reason=note.format(reason(error)), cause=cause, cancelled=cancelled)
+    return EpochFailed(epoch=epoch, reason=prefix + reason(error), cause=cause, cancelled=cancelled)
 
 
 def condition_of(error: Exception) -> str | None:
