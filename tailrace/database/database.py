@@ -248,7 +248,7 @@ class Database:
         building: OnStep | None = None,
         until: Callable[[], bool] | None = None,
     ) -> None:
-        """Run epochs until stopped, with `interval` seconds between two of them.
+        """Run epochs until stopped, with `interval` seconds between two of them, or less if rows of views are due.
 
         Continues interrupted builds, one chunk after each epoch.
         Returns after the current epoch on SIGINT or SIGTERM (in the main thread), on `stop()` from another thread,
@@ -270,12 +270,12 @@ class Database:
         with caught(self.stop, signal.SIGINT, signal.SIGTERM):
             while not self._stop_requested and not (until and until()):
                 epoch = self._refresh()
-                if progress and epoch.operations:
+                if progress and (epoch.operations or epoch.view_rows):
                     progress(epoch)
                 if builds := self._builder.interrupted():
                     self._builder.step(builds[0], building or ignore_step)
                 else:
-                    self._pause(interval)
+                    self._pause(min(interval, self._epochs.seconds_until(epoch.next_due)))
 
     def _pause(self, seconds: float) -> None:
         """Sleep in short pieces, so that `stop()` takes effect soon."""

@@ -30,6 +30,15 @@ class Maintained:
     def count(self) -> int:
         return len(self.views) + len(self.recomputable)
 
+    @property
+    def planned(self) -> list[ViewSink]:
+        """All views that have a plan."""
+        return [*self.views, *(v.sink for v in self.recomputable if v.sink is not None)]
+
+    def temporal_states_of(self, views: Sequence[ViewSink]) -> frozenset[int]:
+        """The states of the temporal filters of the views."""
+        return frozenset(self.states[fingerprint] for view in views for fingerprint in view.plan.temporal)
+
     def states_of(self, views: Sequence[ViewSink]) -> frozenset[int]:
         """The states that the views keep, without the view rows."""
         return frozenset(self.states[p] for view in views for p in view.plan.fingerprints)

@@ -18,6 +18,7 @@ class Epoch:
     """What a refresh did. If there were no changes, `operations` is 0 and `number` is that of the last epoch.
 
     `refreshed` says how each view with policy `auto` or `full` was refreshed and why, if its tables changed.
+    `next_due` is when the next row will enter or leave a view because time passes (microseconds since 1970).
     """
 
     number: int
@@ -27,6 +28,7 @@ class Epoch:
     cut: Cut
     views: int
     refreshed: Mapping[str, Way] = field(default_factory=dict)
+    next_due: int | None = None
 
     @property
     def rate(self) -> float:
@@ -38,7 +40,8 @@ class Intent(Document, frozen=True):
     """An epoch that has begun: its end, how each recomputable view is refreshed, and the chunk that a build loads.
 
     `again` are the states of views to repair: they are recomputed whatever their policy. The intent is durable, so
-    a retried epoch makes the same choices. `term` is the term of the epoch lock under which the epoch runs.
+    a retried epoch makes the same choices. `term` is the term of the epoch lock under which the epoch runs. `time` is
+    the time of the epoch, which `now()` is in views (microseconds since 1970).
     """
 
     epoch: Count
@@ -47,6 +50,7 @@ class Intent(Document, frozen=True):
     load: Load | None
     again: tuple[Number, ...] = ()
     term: Count = 0
+    time: Count = 0
 
     def fits(self, nodes: int) -> bool:
         bounds = self.load.coming.values() if self.load else ()

@@ -10,6 +10,7 @@ that has already applied the epoch emits the same deltas again and ignores the w
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,8 @@ from tailrace import faults
 from tailrace.catalog import construction
 from tailrace.catalog.construction import BUILDS, Load, PlannedBuild
 from tailrace.epochs import records
+from tailrace.epochs.clock import Clock, wall_clock
+from tailrace.epochs.due import count_due, next_border
 from tailrace.epochs.maintained import Maintained
 from tailrace.epochs.model import INTENT, LARGEST, Epoch, Intent
 from tailrace.epochs.recompute import RecomputableView, replacing_frame
@@ -32,7 +35,7 @@ from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.plan.physical.sizing import SMALL, fits_one_task
 from tailrace.plan.policy import Way
 from tailrace.rules.reset import clear_unwritten_shards
-from tailrace.spark.compile import Compiler
+from tailrace.spark.compile import Compiler, is_touched
 from tailrace.spark.failures import FAILURES, epoch_failed, is_hopeless, is_outside
 from tailrace.spark.session import is_running, session
 from tailrace.spark.stages import Stages, set_assignment
@@ -45,7 +48,7 @@ from tailrace.task.assignment import Assignment, AssignmentSource
 
 __all__ = ["Epoch", "Epochs", "Maintained"]
 
-MAX_CACHED_FRAMES = 8  # one for each set of tables that change together
+MAX_CACHED_FRAMES = 8  # one for each set of tables that change together, with the temporal filters that are due
 REPAIR_REASON = "an audit found it damaged"
 
 
@@ -78,16 +81,34 @@ class Epochs:
     ) -> None:
         self._store, self._tenure, self._spark, self._largest, self.small = store, tenure, spark, largest, small
         self.overhead = OVERHEAD
+        self.clock: Clock = wall_clock
         self._range_counts: tuple[Cut, Cut, dict[int, int]] | None = None  # cached by `_count_operations`
-        self.frames: dict[tuple[tuple[int, ...], frozenset[int] | None, int, str | None], CompiledFrame] = {}
+        self.frames: dict[
+            tuple[tuple[int, ...], frozenset[int] | None, frozenset[int], int, str | None], CompiledFrame
+        ] = {}
 
-    def refresh(self, maintained: Maintained, progress: Callable[[Epoch], None] | None = None) -> Epoch:
-        """Brings all views to the cut that is newest now, in several epochs if one would be too large."""
-        began, target = time.monotonic(), self._store.newest_cut()
+    def refresh(
+        self,
+        maintained: Maintained,
+        progress: Callable[[Epoch], None] | None = None,
+        *,
+        passes_time: bool = False,
+    ) -> Epoch:
+        """Brings all views to the cut that is newest now, in several epochs if one would be too large.
+
+        Also if no table changed, but rows must enter or leave views because time passed. With `passes_time` in any
+        case: the committed epoch then has the time of this call, or a later one.
+        """
+        began, target, moment = time.monotonic(), self._store.newest_cut(), self.clock()
         operations = rows = 0
         refreshed: dict[str, Way] = {}
         done = read_committed(self._store)
-        while done.cut.is_before(target) or self._store.document(INTENT) is not None:
+        while (
+            done.cut.is_before(target)
+            or self._store.document(INTENT) is not None
+            or (passes_time and done.time < moment)
+            or ((due := self._next_due(done, maintained)) is not None and due <= moment)
+        ):
             epoch = self._next(done, maintained)
             if progress:
                 progress(epoch)
@@ -95,7 +116,15 @@ class Epochs:
             refreshed.update(epoch.refreshed)
             done = read_committed(self._store)
         seconds = time.monotonic() - began
-        return Epoch(done.epoch, operations, seconds, rows, done.cut, maintained.count, refreshed)
+        return Epoch(done.epoch, operations, seconds, rows, done.cut, maintained.count, refreshed, due)
+
+    def _next_due(self, done: Committed, maintained: Maintained) -> int | None:
+        """When the next row enters or leaves a view because time passes; None if no row ever will."""
+        return next_border(self._store, done.epoch, maintained.temporal_states_of(maintained.planned))
+
+    def seconds_until(self, moment: int | None) -> float:
+        """The seconds until a time of the clock; infinity for None."""
+        return math.inf if moment is None else max((moment - self.clock()) / 1_000_000, 0.0)
 
     def advance(self, maintained: Maintained, build: PlannedBuild, rows: int) -> Epoch:
         """Runs one epoch in which a build loads its next chunk of about `rows` rows."""
@@ -107,12 +136,13 @@ class Epochs:
         """Runs one epoch that recomputes views (name to state) at cut `end` and writes the differences.
 
         If `end` is the committed cut, only wrong rows change. If `end` is later, `views` must be all views: the log
-        up to `end` is skipped unread. `mend` is called after the intent is durable, so a crash during or after it
-        still recomputes everything derived from what it changes.
+        up to `end` is skipped unread. The time stays that of the committed epoch. `mend` is called after the intent is
+        durable, so a crash during or after it still recomputes everything derived from what it changes.
         """
         done = read_committed(self._store)
         ways = {name: Way("recomputed", REPAIR_REASON) for name in views}
-        intent = Intent(self._next_number(done), end, ways, None, tuple(sorted(views.values())), self._tenure.term)
+        again = tuple(sorted(views.values()))
+        intent = Intent(self._next_number(done), end, ways, None, again, self._tenure.term, done.time)
         self._store.change_documents({INTENT.name: intent}, term=intent.term)
         faults.point("epoch.intent")
         mend()
@@ -130,10 +160,9 @@ class Epochs:
         self._store.sync()
         faults.point("epoch.commit")
         seconds, now = time.monotonic() - began, time.time()
-        document = Committed(intent.epoch, intent.end, now)
-        keep = self.keep(done.epoch)
+        document = Committed(intent.epoch, intent.end, now, intent.time)
         record = records.record_documents(
-            self._store, intent.epoch, intent.end, now, seconds, operations, intent.ways, keep
+            self._store, document, seconds, operations, intent.ways, self.keep(done.epoch)
         )
         progress = self._progress_document(intent.load, maintained)
         self._store.change_documents(
@@ -149,7 +178,8 @@ class Epochs:
         if open_intent is not None and open_intent.epoch > done.epoch:
             return open_intent if open_intent.term == term else self._take_over(open_intent, term)
         end = self._store.cut_after(done.cut, self._largest)
-        intent = Intent(self._next_number(done), end, self._choose(done.cut, end, maintained), load, term=term)
+        ways, now = self._choose(done.cut, end, maintained), max(done.time, self.clock())
+        intent = Intent(self._next_number(done), end, ways, load, term=term, time=now)
         self._store.change_documents({INTENT.name: intent}, term=term)
         faults.point("epoch.intent")
         return intent
@@ -173,14 +203,15 @@ class Epochs:
         load = intent.load if intent.load is not None and intent.load.build == build.name else None
         operations = self._count_operations(done.cut, intent.end, ()) if build.is_begun else {}
         changed = {table for table in build.tables if table in operations and build.has_rows_of(table)}
-        if load is None and not changed:
+        build_only = Maintained(maintained.tables, build.views, build.states)
+        due = self._count_due(done, intent, build_only) if build.is_begun else {}
+        if load is None and not changed and not due:
             return
         new_bounds = build.loaded if load is None else load.coming
         changed |= {table for table, bounds in new_bounds.items() if build.loaded.get(table) != bounds}
         part = Part(build.loaded, new_bounds)
         work = self._assignment(done, intent, part)
-        build_only = Maintained(maintained.tables, build.views, build.states)
-        size = sum(operations.get(table, 0) for table in changed) + (load.rows if load else 0)
+        size = sum(operations.get(table, 0) for table in changed) + (load.rows if load else 0) + sum(due.values())
         # The first chunk runs every operator: an aggregate without GROUP BY has its one row even over no rows.
         touched = frozenset(changed) if build.is_begun else None
         given_up = False
@@ -189,7 +220,7 @@ class Epochs:
             if load is not None:
                 faults.point("build.chunk")
             try:
-                self._run_job(work, build_only, touched, size, build.name)
+                self._run_job(work, build_only, touched, size, build.name, frozenset(due))
                 return
             except EpochFailed as error:
                 if not was_running or is_outside(error):
@@ -243,13 +274,16 @@ class Epochs:
         work = self._assignment(done, intent)
         to_recompute = [v for v in maintained.recomputable if v.state in intent.again or intent.recomputes(v.name)]
         recomputed_states = {v.state for v in to_recompute} | set(intent.again)
-        planned = [*maintained.views, *(v.sink for v in maintained.recomputable if v.sink is not None)]
+        planned = maintained.planned
         by_deltas = [v for v in planned if v.state not in recomputed_states]
         rows = 0
         if by_deltas:
             touched = frozenset(self._count_operations(done.cut, intent.end, by_deltas))
-            operations = intent.end.operations - done.cut.operations
-            rows = self._run_job(work, replace(maintained, views=by_deltas), touched, operations) if touched else 0
+            target = replace(maintained, views=by_deltas)
+            due = self._count_due(done, intent, target)
+            operations = intent.end.operations - done.cut.operations + sum(due.values())
+            if touched or due:
+                rows = self._run_job(work, target, touched, operations, due=frozenset(due))
         if not recomputed_states:
             return rows
         by_plan = [v for v in planned if v.state in recomputed_states]
@@ -258,7 +292,20 @@ class Epochs:
         return rows + self._recompute(work, replace(maintained, views=by_plan), by_query, shared)
 
     def _assignment(self, done: Committed, intent: Intent, part: Part | None = None) -> Assignment:
-        return Assignment(intent.epoch, self.keep(done.epoch), done.cut, intent.end, part=part, term=intent.term)
+        return Assignment(
+            intent.epoch,
+            self.keep(done.epoch),
+            done.cut,
+            intent.end,
+            part=part,
+            term=intent.term,
+            time=intent.time,
+            earlier=done.time,
+        )
+
+    def _count_due(self, done: Committed, intent: Intent, maintained: Maintained) -> dict[int, int]:
+        """The temporal filters of the views with rows whose border the epoch crosses, by state, and how many."""
+        return count_due(self._store, done.epoch, maintained.temporal_states_of(maintained.views), intent.time)
 
     def _recompute(
         self, work: Assignment, maintained: Maintained, by_query: Sequence[RecomputableView], shared: frozenset[int]
@@ -291,14 +338,15 @@ class Epochs:
             tasks = 1 if size <= self.small else _count_tasks(self._store.shards, spark)
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
             stages = Stages(spark, self._store, tasks, set_assignment(spark, work))
-            return sum(row.rows for row in replacing_frame(spark, self._store, stages, view, work.end).collect())
+            frame = replacing_frame(spark, self._store, stages, view, work.end, work.time)
+            return sum(row.rows for row in frame.collect())
         except FAILURES as error:
             raise epoch_failed(work.epoch, error, f"{self._failure_prefix()}view '{view.name}': ") from error
 
     def build(self, maintained: Maintained, views: Sequence[RecomputableView], fixed: frozenset[int]) -> None:
         """Builds new views from the tables at the committed cut. `fixed` are states that other views already keep."""
         done = read_committed(self._store)
-        work = Assignment(done.epoch, done.epoch, None, done.cut, fixed, term=self._tenure.term)
+        work = Assignment(done.epoch, done.epoch, None, done.cut, fixed, term=self._tenure.term, time=done.time)
         if by_plan := [v.sink for v in views if v.sink is not None]:
             planned = replace(maintained, views=by_plan)
             self._run_job(work, planned, None, self._count_input(planned))
@@ -313,19 +361,22 @@ class Epochs:
         touched: frozenset[int] | None,
         operations: int,
         build: str | None = None,
+        due: frozenset[int] = frozenset(),
     ) -> int:
         """Runs the Spark job that applies an assignment to views with plans. Returns the view rows written.
 
-        `touched` are the tables with changes; None computes the views from whole tables.
+        `touched` are the tables with changes; None computes the views from whole tables. `due` are the states of
+        temporal filters with rows to change.
         """
         spark = self._spark()
         try:
-            costs = [view.plan.cost for view in maintained.views if touched is None or touched & view.plan.tables]
+            changed = [view for view in maintained.views if is_touched(view, maintained.states, touched, due)]
+            costs = [view.plan.cost for view in changed]
             is_small = fits_one_task(costs, operations, self.small)
             tasks = 1 if is_small else _count_tasks(self._store.shards, spark)
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
             faults.point("epoch.work")
-            frame = self._compile(set_assignment(spark, work), touched is None, maintained, touched, tasks, build)
+            frame = self._compile(set_assignment(spark, work), touched is None, maintained, touched, due, tasks, build)
             return sum(row.rows for row in frame.collect()) if frame is not None else 0
         except FAILURES as error:
             if work.start is not None:
@@ -344,6 +395,7 @@ class Epochs:
         blank: bool,
         maintained: Maintained,
         touched: frozenset[int] | None,
+        due: frozenset[int],
         tasks: int,
         build: str | None,
     ) -> DataFrame | None:
@@ -352,11 +404,11 @@ class Epochs:
         A frame that is not reusable has a shuffle. It gets a new alias, so that Spark plans it again instead of
         reusing the shuffle files of the previous epoch.
         """
-        cache_key = (tuple(view.state for view in maintained.views), touched, tasks, build)
+        cache_key = (tuple(view.state for view in maintained.views), touched, due, tasks, build)
         compiled = self.frames.get(cache_key)
         if compiled is None:
             stages = Stages(self._spark(), self._store, tasks, assignment_source)
-            compiler = Compiler(stages, maintained.tables, maintained.states, touched, blank=blank)
+            compiler = Compiler(stages, maintained.tables, maintained.states, touched, due, blank=blank)
             compiled = CompiledFrame(compiler.compile_views(maintained.views), compiler.reusable)
             if not blank and assignment_source.fixed is None:
                 while len(self.frames) >= MAX_CACHED_FRAMES:

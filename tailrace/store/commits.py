@@ -11,11 +11,15 @@ from tailrace.store.documents import Count, Document, Kind
 
 
 class Committed(Document, frozen=True):
-    """The last committed epoch, which readers see, and its cut."""
+    """The last committed epoch, which readers see, its cut, and its time: what `now()` is in views.
+
+    `time` is in microseconds since 1970. It is 0 if the epoch was committed before times were recorded.
+    """
 
     epoch: Count
     cut: Cut
     at: float
+    time: Count = 0
 
     def fits(self, nodes: int) -> bool:
         return len(self.cut.offsets) == nodes
@@ -37,6 +41,7 @@ class EpochRecord(Document, frozen=True):
     seconds: float
     refreshed: dict[str, Refreshed]
     cut: Cut | None = None
+    time: Count = 0
 
     def fits(self, nodes: int) -> bool:
         return self.cut is None or len(self.cut.offsets) == nodes
@@ -55,10 +60,10 @@ def epoch_key(epoch: int) -> str:
     return f"{epoch:016d}"
 
 
-def committed_between(store: Store, after: int, upto: int) -> list[tuple[int, Cut]]:
-    """The epochs committed after one epoch and up to another, with their cuts. A repair leaves gaps in the numbers.
+def committed_between(store: Store, after: int, upto: int) -> list[tuple[int, Cut, int]]:
+    """The epochs committed after one epoch and up to another, with their cuts and times.
 
-    Complete only if epoch `after` is pinned: older records may have been removed.
+    A repair leaves gaps in the numbers. Complete only if epoch `after` is pinned: older records may have been removed.
     """
     records = sorted(store.documents(EPOCHS).values(), key=lambda record: record.epoch)
-    return [(r.epoch, r.cut) for r in records if after < r.epoch <= upto and r.cut is not None]
+    return [(r.epoch, r.cut, r.time) for r in records if after < r.epoch <= upto and r.cut is not None]

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tailrace.plan.nodes import Aggregate, Join, Key, Node, TopK, Window, walk
-from tailrace.plan.physical.arrangements import is_generic
+from tailrace.plan.nodes import Aggregate, Key, Node, TemporalFilter, walk
+from tailrace.plan.physical.arrangements import Stateful, is_generic
 from tailrace.plan.physical.slots import plan_slots
-from tailrace.plan.physical.zones import placement
+from tailrace.plan.physical.zones import begins_zone, placement
 
 SMALL = 100_000  # rows of a selection for which two tasks are as fast as one
 EXCHANGE = 9  # cost of an exchange, in units of SMALL
@@ -32,11 +32,12 @@ class Cost(NamedTuple):
 
 def cost(root: Node, place: Key) -> Cost:
     """The cost of one operation for a view with this lowered plan, sharded by the columns at `place`."""
-    stateful = [_weight(node) for node in walk(root) if isinstance(node, Aggregate | Join | TopK | Window)]
-    return Cost(sum(stateful) or LINEAR, bool(stateful) or placement(root) != place)
+    stateful = [node for node in walk(root) if isinstance(node, Stateful)]
+    exchanges = any(not isinstance(node, TemporalFilter) or begins_zone(node) for node in stateful)
+    return Cost(sum(map(_weight, stateful)) or LINEAR, exchanges or placement(root) != place)
 
 
-def _weight(node: Aggregate | Join | TopK | Window) -> int:
+def _weight(node: Stateful) -> int:
     if not isinstance(node, Aggregate) or is_generic(node):
         return ROWS
     slots, _ = plan_slots(node)
