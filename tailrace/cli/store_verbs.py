@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -148,11 +149,20 @@ def _print_status(status: Status) -> None:
             columns = ", ".join(f"{name} {type_.upper()}" for name, type_ in entry["columns"].items())
             rows.append((kind, entry["name"], key, columns, ", ".join(entry.get("uses", ())), entry.get("refresh", "")))
     terminal.print_table(["kind", "name", "key", "columns", "reads", "refresh"], rows)
+    for table in status.tables:
+        if ttl := table["ttl"]:
+            print(_describe_ttl(table["name"], ttl))
     for build in status.building:
         print(_describe_build(build))
     for view in status.views:
         if last := view["refreshed"]:
             print(f"{view['name']}: {last['taken']} in epoch {last['epoch']}: {last['reason']}")
+
+
+def _describe_ttl(name: str, ttl: dict[str, Any]) -> str:
+    looked = f"last pass {time.time() - ttl['passed_at']:,.0f} s ago" if ttl["passed_at"] else "no pass yet"
+    length = timedelta(seconds=ttl["seconds"])
+    return f"{name}: rows live {length} after {ttl['column']}; {ttl['deleted']:,} deleted, {looked}"
 
 
 def _describe_build(build: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import readable
 from tailrace.codec.schema import TableDef
 from tailrace.database.admission import admit, set_max_lag
+from tailrace.database.expiry import ExpiredRows
 from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.database.signals import caught
 from tailrace.database.snapshot import Snapshot
@@ -126,6 +127,10 @@ class Database:
         from tailrace.database.view_builder import Builder
 
         return Builder(self._store, self._catalog, self._epochs, self._lock, lambda: self.spark)
+
+    @cached_property
+    def _expired_rows(self) -> ExpiredRows:
+        return ExpiredRows(self._store, self._catalog, lambda: self._epochs.clock())
 
     def _statement_runner(self, progress: OnStep | None = None) -> StatementRunner:
         from tailrace.database.ddl import StatementRunner
@@ -250,7 +255,7 @@ class Database:
     ) -> None:
         """Run epochs until stopped, with `interval` seconds between two of them, or less if rows of views are due.
 
-        Continues interrupted builds, one chunk after each epoch.
+        Continues interrupted builds, one chunk after each epoch. Deletes rows whose time to live has passed.
         Returns after the current epoch on SIGINT or SIGTERM (in the main thread), on `stop()` from another thread,
         or when `until()` is true.
         """
@@ -269,12 +274,13 @@ class Database:
     ) -> None:
         with caught(self.stop, signal.SIGINT, signal.SIGTERM):
             while not self._stop_requested and not (until and until()):
+                has_more = self._expired_rows.step()
                 epoch = self._refresh()
                 if progress and (epoch.operations or epoch.view_rows):
                     progress(epoch)
                 if builds := self._builder.interrupted():
                     self._builder.step(builds[0], building or ignore_step)
-                else:
+                elif not has_more:
                     self._pause(min(interval, self._epochs.seconds_until(epoch.next_due)))
 
     def _pause(self, seconds: float) -> None:

@@ -14,6 +14,7 @@ from tailrace import types
 from tailrace.catalog.catalog import Catalog, known_names
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import pinned_relations
+from tailrace.catalog.retention import Retention
 from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, UnknownName
 from tailrace.plan.sql.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
@@ -122,7 +123,9 @@ class StatementRunner:
                 raise BeingBuilt(name=statement.name, how=how)
             for column in statement.columns:
                 types.arrow(column.type)
-            self._catalog.add_table(statement.name, statement.columns, statement.key)
+            ttl = statement.ttl
+            retention = None if ttl is None else Retention(ttl.column, ttl.micros)
+            self._catalog.add_table(statement.name, statement.columns, statement.key, retention)
 
     def _exists(self, name: str, if_not_exists: bool) -> bool:
         """Whether a table or view has this name. Raises `NameTaken` unless the statement says IF NOT EXISTS."""

@@ -10,6 +10,7 @@ from msgspec import to_builtins
 
 from tailrace.catalog.catalog import Catalog
 from tailrace.database.admission import Lag, max_lag
+from tailrace.database.expiry import describe_retention
 from tailrace.epochs import records
 from tailrace.store.base import Store
 from tailrace.store.commits import read_committed
@@ -24,6 +25,7 @@ class Status:
     runner                        the process that runs epochs now, or None
     max_lag, delay                writers are throttled while the lag exceeds max_lag; a write now waits up to `delay` s
     pins                          open snapshots and queries, whose undo records and logs are retained; oldest first
+    tables[].ttl                  the time to live of rows, and how many expired ones were deleted so far; or None
     views[].refreshed             how the last epoch refreshed the view, if its policy allows recomputing
     building                      unfinished builds: rows loaded so far, `failures` since the last chunk, and the reason
                                   if the build was given up (`failed`)
@@ -66,7 +68,12 @@ def status(store: Store, catalog: Catalog) -> Status:
         delay=lag.delay if runner else 0.0,
         pins=list_pins(store),
         tables=[
-            {"name": t.name, "key": list(t.key), "columns": {c.name: c.type for c in t.columns}}
+            {
+                "name": t.name,
+                "key": list(t.key),
+                "columns": {c.name: c.type for c in t.columns},
+                "ttl": describe_retention(store, t),
+            }
             for t in sorted(catalog.tables.values(), key=lambda t: t.name)
         ],
         views=[

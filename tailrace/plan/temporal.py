@@ -24,18 +24,13 @@ from sqlglot import exp
 from tailrace.plan.expressions import conjuncts, parse_expr
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate
+from tailrace.plan.sql.durations import DAY, SECOND, UNITS, interval_micros
 from tailrace.plan.sql.times import DAYS, is_time, mentions_time, reads_time
 
 ALWAYS = 9_000_000_000_000_000_000
 """The border of a row that is valid without end, negated of one that is valid without beginning: 287,000 years."""
 
-_SECOND, _DAY = 1_000_000, 86_400_000_000
-_UNITS = {
-    "microsecond": 1, "millisecond": 1_000, "second": _SECOND, "minute": 60 * _SECOND, "hour": 3_600 * _SECOND,
-    "day": _DAY, "week": 7 * _DAY,
-}  # fmt: skip
-_STEPS = {**_UNITS, "dd": _DAY}
-_STEPS.pop("week")  # weeks do not begin on 1970-01-01
+_STEPS = {unit: micros for unit, micros in UNITS.items() if unit != "week"}  # 1970-01-01 did not begin a week
 _DATE_ADD, _DATE_SUB = ("date_add", "dateadd"), ("date_sub",)
 _TO_DATE = ("date", "to_date")
 _SPAN = re.compile(r"([+-]?)(\d+) (\d+):(\d+):(\d+)(?:\.(\d{1,6}))?")
@@ -133,7 +128,7 @@ def _comparison(operator: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> tu
 def _clock(tree: exp.Expr) -> _Clock:
     """The side of a comparison that reads the time, as a step function of it."""
     if is_time(tree):
-        return _Clock(_DAY if functions.name(tree) in DAYS else 1)
+        return _Clock(DAY if functions.name(tree) in DAYS else 1)
     if isinstance(tree, exp.Cast):
         return _cast_clock(tree)
     if isinstance(tree, exp.Add | exp.Sub):
@@ -145,7 +140,7 @@ def _clock(tree: exp.Expr) -> _Clock:
         days = _constant_integer(arguments[1])
         clock = _to_day(_clock(arguments[0]))
         if days is not None:
-            return replace(clock, offset=clock.offset + _DAY * (days if word in _DATE_ADD else -days))
+            return replace(clock, offset=clock.offset + DAY * (days if word in _DATE_ADD else -days))
     if word == "date_trunc" and len(arguments) == 2 and isinstance(arguments[0], exp.Literal):
         step = _STEPS.get(arguments[0].name.lower())
         clock = _clock(arguments[1])
@@ -165,9 +160,9 @@ def _cast_clock(tree: exp.Cast) -> _Clock:
 
 
 def _to_day(clock: _Clock) -> _Clock:
-    if clock.minus is not None or clock.offset % _DAY:
+    if clock.minus is not None or clock.offset % DAY:
         raise NotTemporal("the time is shifted by a part of a day before it becomes a date; shift the row's side")
-    return replace(clock, step=_DAY)
+    return replace(clock, step=DAY)
 
 
 def _shifted_clock(tree: exp.Add | exp.Sub) -> _Clock:
@@ -178,8 +173,8 @@ def _shifted_clock(tree: exp.Add | exp.Sub) -> _Clock:
             raise NotTemporal("the time is subtracted; subtract the row's value from the time instead")
         left, right = right, left
     clock, micros = _clock(left), _constant_micros(right)
-    if micros is None and (days := _constant_integer(right)) is not None and clock.step == _DAY:
-        micros = days * _DAY
+    if micros is None and (days := _constant_integer(right)) is not None and clock.step == DAY:
+        micros = days * DAY
     if micros is not None:
         return replace(clock, offset=clock.offset + sign * micros)
     if sign < 0 and clock.minus is None and clock.step == 1 and not _is_interval(right):
@@ -218,22 +213,10 @@ def _constant_micros(tree: exp.Expr) -> int | None:
         return None
     amount, unit = tree.this.name.strip(), tree.args.get("unit")
     if isinstance(unit, exp.Var):
-        return _amount_micros(amount, unit.name.lower().removesuffix("s"))
+        return interval_micros(amount, unit.name)
     if isinstance(unit, exp.IntervalSpan) and generate(unit).upper() == "DAY TO SECOND":
         return _span_micros(amount)
     return None
-
-
-def _amount_micros(amount: str, unit: str) -> int | None:
-    whole, _, fraction = amount.partition(".")
-    if unit not in _UNITS or not re.fullmatch(r"[+-]?\d+", whole) or (fraction and unit != "second"):
-        return None
-    if not fraction:
-        return int(whole) * _UNITS[unit]
-    if not re.fullmatch(r"\d{1,6}", fraction):
-        return None
-    micros = abs(int(whole)) * _SECOND + int(fraction.ljust(6, "0"))
-    return -micros if whole.startswith("-") else micros
 
 
 def _span_micros(text: str) -> int | None:
@@ -241,7 +224,7 @@ def _span_micros(text: str) -> int | None:
     if match is None:
         return None
     days, hours, minutes, seconds = (int(match[i]) for i in range(2, 6))
-    micros = days * _DAY + ((hours * 60 + minutes) * 60 + seconds) * _SECOND + int((match[6] or "").ljust(6, "0"))
+    micros = days * DAY + ((hours * 60 + minutes) * 60 + seconds) * SECOND + int((match[6] or "").ljust(6, "0"))
     return -micros if match[1] == "-" else micros
 
 

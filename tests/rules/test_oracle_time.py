@@ -72,7 +72,9 @@ def _change(rng: random.Random, model: Model, names: str) -> None:
         random_step(rng, model, rng.choice(names), 13)
 
 
-def _follow(db: tr.Database, views: Sequence[str], rng: random.Random, names: str, *, spread: bool, epochs: int) -> None:
+def _follow(
+    db: tr.Database, views: Sequence[str], rng: random.Random, names: str, *, spread: bool, epochs: int
+) -> None:
     model, clock = Model(db), Jumping(rng)
     inside(db).epochs.clock = clock
     if spread:

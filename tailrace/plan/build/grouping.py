@@ -23,6 +23,7 @@ from tailrace.plan.build.scope import counted, expand_aliases, output_name
 from tailrace.plan.build.subqueries import apply_conditions, join_subqueries
 from tailrace.plan.build.tie_breaks import break_ties
 from tailrace.plan.build.time_conditions import admit_time, require_times
+from tailrace.plan.build.time_windows import start_of_window
 from tailrace.plan.expressions import conjuncts, operand, parse_expr, position_of
 from tailrace.plan.joining import selected
 from tailrace.plan.nodes import Aggregate, Call, Node, Project, column_of
@@ -164,7 +165,7 @@ def _expand_group(tree: exp.Expr, items: Sequence[Item], aliases: dict[str, exp.
         if functions.is_aggregate(node):
             message = f"aggregate {functions.name(node)}() is not allowed in GROUP BY"
             raise SqlError(message=message, **location(node))
-    return tree
+    return start_of_window(tree)
 
 
 def _ordinal_item(tree: exp.Literal, items: Sequence[Item]) -> exp.Expr:

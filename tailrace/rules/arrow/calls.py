@@ -260,6 +260,11 @@ def _unix_micros(node: Node) -> Node:
     return call("bigint", dates.unix_micros, node)
 
 
+def _timestamp_micros(node: Node) -> Node:
+    _require("bigint", node)
+    return call("timestamp", dates.timestamp_micros, node)
+
+
 def _pmod(left: Node, right: Node) -> Node:
     """pmod(bigint, a positive constant)."""
     if not (left.type == "bigint" and isinstance(right, Constant) and right.type in ("int", "bigint")):
@@ -314,6 +319,7 @@ _FUNCTIONS: dict[tuple[str, int | None], Callable[..., Node]] = {
     ("date_diff", 2): _datediff,
     ("last_day", 1): _last_day,
     ("unix_micros", 1): _unix_micros,
+    ("timestamp_micros", 1): _timestamp_micros,
     ("pmod", 2): _pmod,
     ("add_months", 2): _add_months,
 }

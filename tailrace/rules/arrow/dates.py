@@ -95,6 +95,10 @@ def unix_micros(value: Value) -> Value:
     return value.cast(pa.int64())
 
 
+def timestamp_micros(value: Value) -> Value:
+    return value.cast(_TIMESTAMP)
+
+
 def to_date(value: Value) -> Value:
     return restore_nulls(value, (_to_integers(value) // DAY).astype(np.int32)).cast(_DATE)
 
