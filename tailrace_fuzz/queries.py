@@ -11,6 +11,7 @@ from tailrace_fuzz.features import Features
 from tailrace_fuzz.grouping import Grouping
 from tailrace_fuzz.sources import Column, Named, Query, Source, Sources
 from tailrace_fuzz.subqueries import Subqueries
+from tailrace_fuzz.times import time_condition
 from tailrace_fuzz.windows import Windows
 
 MAX_LENGTH = 4000  # characters; longer queries are unreadable
@@ -92,7 +93,11 @@ class Queries:
         if subquery is not None:
             conditions.insert(self._rng.randrange(len(conditions) + 1), subquery)
         glue = " OR " if len(conditions) > 1 and self._rng.random() < 0.4 else " AND "
-        return f" WHERE {glue.join(conditions)}" if conditions else ""
+        where = f" WHERE {glue.join(conditions)}" if conditions else ""
+        timed = time_condition(source, self._features)
+        if timed is None:
+            return where
+        return f" WHERE ({glue.join(conditions)}) AND {timed}" if conditions else f" WHERE {timed}"
 
     def _grouped(self, depth: int, named: Named) -> Query:
         source = self._sources.clause(depth, named)
