@@ -65,7 +65,9 @@ def test_a_retried_epoch_has_the_time_of_its_intent(db: tr.Database) -> None:
     rng, model = random.Random(1), Model(db)
     fill(model, rng, 20)
     create(db, *VIEWS)
+    seen: list[int] = []
     for _ in range(3):
+        seen.clear()
         clock(db).now += HOUR
         intended = clock(db).now
         if rng.random() < 0.7:
@@ -75,7 +77,6 @@ def test_a_retried_epoch_has_the_time_of_its_intent(db: tr.Database) -> None:
         assert intent is not None
         assert intent.time == intended
         clock(db).now += HOUR // 2
-        seen: list[int] = []
         db.refresh(lambda epoch: seen.append(read_committed(inside(db).store).time))
         assert seen[0] == intended, "the retried epoch"
         assert read_committed(inside(db).store).time in (intended, clock(db).now)
@@ -120,7 +121,7 @@ def test_an_older_epoch_keeps_its_time(db: tr.Database) -> None:
         assert db.view("recent").scan().num_rows < before.num_rows
         assert snapshot.view("recent").scan().num_rows == before.num_rows
         assert pin.time < read_committed(store).time
-    assert [e["time"] for e in db.status().epochs][0] == clock(db).now
+    assert db.status().epochs[0]["time"] == clock(db).now
 
 
 def test_recordings_know_the_time(db: tr.Database, tmp_path: Path, spark: Any) -> None:
