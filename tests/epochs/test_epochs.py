@@ -55,7 +55,7 @@ def test_refresh_reports_what_it_did(db: tr.Database) -> None:
 
 @pytest.mark.parametrize("small", [50_000, -1])
 def test_a_repeated_epoch_is_applied_once(db: tr.Database, small: int) -> None:
-    inside(db).epochs.small = small
+    inside(db).epochs.jobs.small = small
     fill(db, 0)
     db.refresh()
     before = read_views(db)
