@@ -64,7 +64,7 @@ class FailedView(Document, frozen=True):
         if self.because:
             return f"it reads view {self.because!r}, which has failed"
         where = " ".join(filter(None, (self.operator, self.expression)))
-        row = f" on the row with {self.key}" if self.key else ""
+        row = f" on the row {self.key}" if self.key else ""
         return f"{where}{row}: {self.reason}" if where or row else self.reason
 
 
@@ -112,16 +112,19 @@ def is_due(failed: FailedView, tables: frozenset[int], store: Store, newest: Cut
 
     A failure can only go away if a table of the view has changed since the last attempt. A failure of unknown cause
     (no row was found on which it fails) may also have been a lack of memory, so it is tried again without changes.
+    Without a log, any write may have changed a table of the view.
     An `eager` caller, who asked for a refresh, does not wait for the pause between two attempts to end.
     """
     if failed.next_try == 0.0:
         return True
     if not eager and time.time() < failed.next_try:
         return False
-    tried = failed.tried or failed.cut
     if not (failed.key or failed.because) and time.time() >= failed.next_try:
         return True
-    return tried.is_before(newest) and bool(tables & store.touched(tried, newest, checked=False).keys())
+    tried = failed.tried or failed.cut
+    if not tried.is_before(newest):
+        return False
+    return not failed.held or bool(tables & store.touched(tried, newest, checked=False).keys())
 
 
 def ask_to_resume(store: Store, names: Mapping[str, FailedView]) -> None:

@@ -7,12 +7,14 @@ to blame. Its input rows are then halved until one row is left on which its expr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.codec.schema import TableDef
+from tailrace.delta import column
 from tailrace.plan import explain
 from tailrace.plan.nodes import Filter, Generate, Node, OneRow, Project, Scan
 from tailrace.plan.physical.physical_plan import ViewSink
@@ -24,6 +26,9 @@ from tailrace.spark.stages import Stages
 MAX_ROWS = 1_000_000  # input rows that are searched for one that fails
 MAX_SHOWN = 4  # columns shown of a row without a key
 MAX_TEXT = 200  # characters shown of an expression or a value
+
+
+Step = Scan | Filter | Project
 
 
 class Cause(NamedTuple):
@@ -71,21 +76,52 @@ def _run(frame: DataFrame) -> None:
 
 
 def _blame(spark: SparkSession, compiler: Compiler, flows: FlowOperators, node: Node, why: str) -> Cause:
-    operator = explain.operator(node)
-    found = None
-    if isinstance(node, Filter | Project | Generate):
-        names = explain.names(node.input)
-        texts = _texts(node)
-        try:
-            flow = compiler.delta(node.input)
-            assert flow is not None
-            found = _find_row(spark, _collect(flows, flow), texts)
-        except FAILURES:
-            found = None  # Spark stopped meanwhile, or the rows are too many: the operator alone must do
-        if found is not None:
-            row, text = found
-            return Cause(operator, _shorten(explain.named(text, names)), _key_of(node.input, names, row), why)
-    return Cause(operator, _shorten(explain.describe(node)), "", why)
+    operator, whole = explain.operator(node), _shorten(explain.describe(node))
+    if not isinstance(node, Filter | Project | Generate):
+        return Cause(operator, whole, "", why)
+    source, steps = _table_below(node.input)
+    try:
+        flow = compiler.delta(source)
+        assert flow is not None
+        found = _find_row(spark, _collect(flows, flow), steps, _texts(node))
+    except FAILURES:
+        found = None  # Spark stopped meanwhile: the operator alone must do
+    if found is None:
+        return Cause(operator, whole, "", why)
+    row, text = found
+    names = explain.names(source)
+    expression = _shorten(explain.named(text, explain.names(node.input)))
+    table = f"{source.table}: " if isinstance(source, Scan) else ""
+    return Cause(operator, expression, f"{table}{_key_of(source, names, row)}", why)
+
+
+def _table_below(node: Node) -> tuple[Node, list[Step]]:
+    """The table whose rows reach a node through filters and projections only, with all its columns; and these steps.
+
+    If there is none, the node itself, and no steps.
+    """
+    steps: list[Step] = []
+    below = node
+    while isinstance(below, Filter | Project):
+        steps.append(below)
+        below = below.input
+    if not isinstance(below, Scan):
+        return node, []
+    whole = replace(below, positions=tuple(range(len(below.table_columns))))
+    return whole, [below, *reversed(steps)]
+
+
+def _apply(frame: DataFrame, steps: Sequence[Step]) -> DataFrame:
+    """The rows after filters and projections, with positional columns."""
+    for step in steps:
+        match step:
+            case Scan(positions=positions):
+                frame = frame.selectExpr(*(f"{column(p)} AS {column(i)}" for i, p in enumerate(positions)))
+            case Filter(condition=condition):
+                frame = frame.where(condition)
+            case Project(expressions=expressions):
+                frame = frame.selectExpr(*(f"{e} AS {column(i)}" for i, e in enumerate(expressions)))
+    return frame
 
 
 def _texts(node: Filter | Project | Generate) -> Sequence[str]:
@@ -103,20 +139,22 @@ def _collect(flows: FlowOperators, flow: Flow) -> pa.Table:
     return flows.to_frame(flow).select(*names).limit(MAX_ROWS).toArrow()
 
 
-def _find_row(spark: SparkSession, rows: pa.Table, texts: Sequence[str]) -> tuple[pa.Table, str] | None:
-    """A row, and the expression that fails on it; None if none fails on its own."""
-    failing = next((text for text in texts if _fails(spark, rows, text)), None)
+def _find_row(
+    spark: SparkSession, rows: pa.Table, steps: Sequence[Step], texts: Sequence[str]
+) -> tuple[pa.Table, str] | None:
+    """A row, and the expression that fails on it after the steps; None if none fails on its own."""
+    failing = next((text for text in texts if _fails(spark, rows, steps, text)), None)
     if failing is None:
         return None
     while rows.num_rows > 1:
         half = rows.slice(0, rows.num_rows // 2)
-        rows = half if _fails(spark, half, failing) else rows.slice(rows.num_rows // 2)
+        rows = half if _fails(spark, half, steps, failing) else rows.slice(rows.num_rows // 2)
     return rows, failing
 
 
-def _fails(spark: SparkSession, rows: pa.Table, text: str) -> bool:
+def _fails(spark: SparkSession, rows: pa.Table, steps: Sequence[Step], text: str) -> bool:
     try:
-        _run(spark.createDataFrame(rows).selectExpr(text))
+        _run(_apply(spark.createDataFrame(rows), steps).selectExpr(text))
     except FAILURES:
         return True
     return False

@@ -85,6 +85,13 @@ class FailingViews:
                     return False
         return True
 
+    def without_replaced(self, intent: Intent, maintained: Maintained, before: Mapping[str, FailedView]) -> Intent:
+        """An intent that a crash left open, without failed views that were dropped or replaced since."""
+        known = {name: view.state for name, view in maintained.definitions.items()}
+        failed = {name: f for name, f in intent.failed.items() if known.get(name) in f.states}
+        catch_ups = {name: c for name, c in intent.catch_ups.items() if name in before and name in known}
+        return structs.replace(intent, failed=failed, catch_ups=catch_ups)
+
     # leaving views out
 
     def record(
@@ -143,7 +150,7 @@ class FailingViews:
         states = self.states_of(maintained, intent.failed) - live
         for index in range(self.store.shards):
             self.store.shard(index).roll_back(intent.epoch, sorted(states))
-            faults.point("view.rolled_back")
+            faults.point("view.undone")
 
     @staticmethod
     def states_of(maintained: Maintained, names: Collection[str]) -> frozenset[int]:

@@ -35,33 +35,31 @@ def run_isolated(
     """Runs views together and, if that fails, in smaller and smaller groups.
 
     `run` gets the views and whether to run carefully: as if for the first time, and with all changes of a row netted.
-    `can_run` says whether Spark still runs jobs. If not, the error of the job is raised.
+    `can_run` says whether Spark can run a job at all. If not, the error of the job is raised.
     """
     if not views:
         return Isolated()
     try:
         return Isolated(run(views, False))
     except EpochFailed as error:
-        _raise_if_outside(error, can_run)
-        if not is_hopeless(error):
-            return _run_group(views, run, can_run)
-        return _divide(views, error, run, can_run)
+        _raise_if_outside(error)
+        if not can_run():
+            raise
+        return _divide(views, error, run) if is_hopeless(error) else _run_group(views, run)
 
 
-def _run_group(views: Sequence[V], run: Callable[[Sequence[V], bool], int], can_run: Callable[[], bool]) -> Isolated[V]:
+def _run_group(views: Sequence[V], run: Callable[[Sequence[V], bool], int]) -> Isolated[V]:
     try:
         return Isolated(run(views, True))
     except EpochFailed as error:
-        _raise_if_outside(error, can_run)
-        return _divide(views, error, run, can_run)
+        _raise_if_outside(error)
+        return _divide(views, error, run)
 
 
-def _divide(
-    views: Sequence[V], error: EpochFailed, run: Callable[[Sequence[V], bool], int], can_run: Callable[[], bool]
-) -> Isolated[V]:
+def _divide(views: Sequence[V], error: EpochFailed, run: Callable[[Sequence[V], bool], int]) -> Isolated[V]:
     if len(views) == 1:
         return Isolated(0, [(views[0], error)])
-    parts = [_run_group(part, run, can_run) for part in halves(views)]
+    parts = [_run_group(part, run) for part in halves(views)]
     return Isolated(sum(p.rows for p in parts), [failed for p in parts for failed in p.failed])
 
 
@@ -71,7 +69,7 @@ def halves(views: Sequence[V]) -> list[Sequence[V]]:
     return [views[:half], views[half:]] if half else []
 
 
-def _raise_if_outside(error: EpochFailed, can_run: Callable[[], bool]) -> None:
+def _raise_if_outside(error: EpochFailed) -> None:
     """Raises the error if no view is to blame for it."""
-    if is_outside(error) or isinstance(error.cause, StoreFull | ReadOnly | Closed) or not can_run():
+    if is_outside(error) or isinstance(error.cause, StoreFull | ReadOnly | Closed):
         raise error

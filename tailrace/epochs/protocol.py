@@ -111,9 +111,17 @@ class Epochs:
         self._store.change_documents({INTENT.name: intent}, term=intent.term)
         faults.point("epoch.intent")
         mend()
-        return self._next(done, maintained)
+        return self._next(done, maintained, all_or_nothing=True)
 
-    def _next(self, done: Committed, maintained: Maintained, load: Load | None = None, *, eager: bool = False) -> Epoch:
+    def _next(
+        self,
+        done: Committed,
+        maintained: Maintained,
+        load: Load | None = None,
+        *,
+        eager: bool = False,
+        all_or_nothing: bool = False,
+    ) -> Epoch:
         """Runs one epoch: the one left open by a crash, or a new one that loads the chunk `load`."""
         began = time.monotonic()
         self._counts.forget()
@@ -131,6 +139,7 @@ class Epochs:
             failed_before,
             intent,
             self.keep(done.epoch),
+            all_or_nothing,
         )
         rows, intent = work.run(), work.intent
         for build in maintained.builds:
@@ -140,8 +149,9 @@ class Epochs:
         seconds, now = time.monotonic() - began, time.time()
         document = Committed(intent.epoch, intent.end, now)
         keep = self.keep(done.epoch)
+        behind = {*failed_before, *intent.failed} - self._failing.recovered(intent)
         record = records.record_documents(
-            self._store, intent.epoch, intent.end, now, seconds, operations, intent.ways, keep
+            self._store, intent.epoch, intent.end, now, seconds, operations, intent.ways, keep, behind
         )
         progress = self._progress_document(intent.load, maintained)
         failures = self._failing.commit_documents(intent, failed_before)
@@ -165,6 +175,7 @@ class Epochs:
         """The intent to run: the one left open by a crash, or a new one, which is stored first."""
         open_intent, term = self._store.document(INTENT), self._tenure.term
         if open_intent is not None and open_intent.epoch > done.epoch:
+            open_intent = self._failing.without_replaced(open_intent, maintained, failed)
             return open_intent if open_intent.term == term else self._take_over(open_intent, maintained, done, failed)
         end = self._store.cut_after(done.cut, self._largest)
         catch_ups = self._failing.choose_catch_ups(failed, maintained, end, eager=eager) if failed else {}

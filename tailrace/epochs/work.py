@@ -41,6 +41,7 @@ class EpochWork:
     failed_before   the views that had failed before this epoch
     intent          changes when views are left out
     keep            undo records of epochs up to this one may be deleted
+    all_or_nothing  if a view fails, the whole epoch fails
     """
 
     store: Store
@@ -52,6 +53,7 @@ class EpochWork:
     failed_before: Mapping[str, FailedView]
     intent: Intent
     keep: int
+    all_or_nothing: bool = False
 
     def run(self) -> int:
         """Does the work. Returns the view rows written."""
@@ -187,6 +189,8 @@ class EpochWork:
         """Leaves views out of the epoch, after finding out why they failed."""
         if not failures:
             return
+        if self.all_or_nothing or not self.jobs.is_running():  # without Spark, nothing can be said about a view
+            raise failures[0][1]
         names = {view.state: name for name, view in self.maintained.definitions.items()}
         errors = {names[view.state]: (view, error) for view, error in failures}
         readers = self.maintained.dependants_of(
