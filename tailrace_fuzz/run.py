@@ -132,7 +132,7 @@ class Player:
         return self.outcome
 
     def _write(self, epoch: Epoch) -> None:
-        inside(self._db).epochs.small = -1 if epoch.spread else 50_000
+        inside(self._db).epochs.jobs.small = -1 if epoch.spread else 50_000
         for operation in epoch.operations:
             key = self._db.table(operation.table).key
             keys = [tuple(row[k] for k in key) for row in operation.rows]

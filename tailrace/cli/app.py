@@ -26,6 +26,7 @@ _PANELS: dict[str, tuple[Callable[..., Any], ...]] = {
     "Views": (
         view_verbs.refresh,
         view_verbs.run,
+        view_verbs.resume,
         view_verbs.verify,
         audit_verbs.audit,
         history_verbs.record,

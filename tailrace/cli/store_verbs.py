@@ -155,6 +155,9 @@ def _print_status(status: Status) -> None:
     for build in status.building:
         print(_describe_build(build))
     for view in status.views:
+        if failed := view["failed"]:
+            shows = f"shows epoch {failed['shows']}, {failed['behind']:,} operations behind"
+            print(f"{view['name']}: failed at epoch {failed['epoch']}, {shows}: {failed['message']}")
         if last := view["refreshed"]:
             print(f"{view['name']}: {last['taken']} in epoch {last['epoch']}: {last['reason']}")
 

@@ -19,17 +19,49 @@ from tailrace.verify.report import Report
 def refresh(directory: Dir, as_json: Json = False) -> None:
     """Update every view with everything written so far, and finish interrupted builds.
 
+    A view that fails is left out, and others go on. Exits with 1 if a view has failed.
+
     Example:
       tailrace refresh shop
     """
     with open_store(directory) as db, terminal.console(stderr=True).status("refreshing") as status:
         epoch = db.refresh(building=terminal.step_reporter(status))
+        failed = _failed_views(db)
     if as_json:
         terminal.print_json(_epoch_to_json(epoch))
     elif epoch.operations:
         print(_epoch_line(epoch))
     else:
         print(f"epoch {epoch.number}: views are already up to date")
+    _end_with_failures(failed)
+
+
+def _failed_views(db: Database) -> dict[str, str]:
+    """The failed views, each with its message."""
+    return {v["name"]: v["failed"]["message"] for v in db.status().views if v["failed"]}
+
+
+def _end_with_failures(failed: dict[str, str]) -> None:
+    """Prints failed views, and ends with exit code 1 if there are any."""
+    for name, message in failed.items():
+        print(f"view {name} has failed: {message}", file=sys.stderr)
+    if failed:
+        raise typer.Exit(1)
+
+
+def resume(directory: Dir, view: Annotated[str, typer.Argument(metavar="VIEW", show_default=False)]) -> None:
+    """Try a failed view again now, for example after the machine got more memory.
+
+    A failed view also recovers by itself, as soon as the row that it fails on is corrected or deleted.
+    Exits with 1 if it fails again.
+
+    Example:
+      tailrace resume shop spend
+    """
+    with open_store(directory) as db:
+        was_failed = db.view(view).failure is not None
+        db.resume(view)
+    print(f"view {view} is up to date again" if was_failed else f"view {view} has not failed")
 
 
 def _epoch_to_json(epoch: Epoch) -> dict[str, Any]:
@@ -42,6 +74,8 @@ def _epoch_to_json(epoch: Epoch) -> dict[str, Any]:
         "views": epoch.views,
         "refreshed": {name: {"taken": w.taken, "reason": w.reason} for name, w in sorted(epoch.refreshed.items())},
         "cut": epoch.cut._asdict(),
+        "failed": {name: failed.message for name, failed in sorted(epoch.failed.items())},
+        "recovered": list(epoch.recovered),
     }
 
 
@@ -51,6 +85,7 @@ def _epoch_line(epoch: Epoch) -> str:
         f"epoch {epoch.number}: {epoch.operations:,} operations in {epoch.seconds:.2f} s"
         f" ({epoch.rate:,.0f}/s), {epoch.view_rows:,} view rows"
         + (f", recomputed {', '.join(recomputed)}" if recomputed else "")
+        + (f", {', '.join(epoch.recovered)} recovered" if epoch.recovered else "")
     )
 
 
@@ -70,6 +105,8 @@ def run(
 ) -> None:
     """Keep every view up to date: run epochs until SIGINT or SIGTERM, and print one line for each.
 
+    A view that fails is left out, and others go on. Exits with 1 if a view has failed at the end.
+
     Example:
       tailrace run shop --interval 0.5
       tailrace run shop --json >> epochs.jsonl
@@ -87,6 +124,8 @@ def run(
             print(step, file=sys.stderr, flush=True)
 
         db.run(interval, progress=report_epoch, building=report_build, until=caught_up if until_caught_up else None)
+        failed = _failed_views(db)
+    _end_with_failures(failed)
 
 
 def _print_epoch(db: Database, epoch: Epoch, as_json: bool) -> None:
@@ -95,6 +134,8 @@ def _print_epoch(db: Database, epoch: Epoch, as_json: bool) -> None:
         lag = {"lag_operations": status.lag_operations, "lag_seconds": round(status.lag_seconds, 3)}
         terminal.print_line(_epoch_to_json(epoch) | lag)
     else:
+        for name, failed in epoch.failed.items():
+            print(f"view {name} failed at epoch {failed.failed_at}: {failed.message}", file=sys.stderr, flush=True)
         print(f"{_epoch_line(epoch)}, lag {status.lag_operations:,} operations, {status.lag_seconds:.2f} s", flush=True)
 
 

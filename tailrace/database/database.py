@@ -21,6 +21,7 @@ from tailrace.catalog.pinned import readable
 from tailrace.codec.schema import TableDef
 from tailrace.database.admission import admit, set_max_lag
 from tailrace.database.expiry import ExpiredRows
+from tailrace.database.failures import resume, shown_pin
 from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.database.signals import caught
 from tailrace.database.snapshot import Snapshot
@@ -238,12 +239,20 @@ class Database:
                 self._builder.step(builds[0], building or ignore_step)
             return epoch
 
-    def _refresh(self, progress: Callable[[Epoch], None] | None = None) -> Epoch:
+    def _refresh(self, progress: Callable[[Epoch], None] | None = None, *, eager: bool = True) -> Epoch:
         from tailrace.epochs.maintained import maintained
 
         with self._lock.held():
             self._catalog.clear_leftovers()
-            return self._epochs.refresh(maintained(self._catalog), progress)
+            return self._epochs.refresh(maintained(self._catalog), progress, eager=eager)
+
+    def resume(self, view: str, *, timeout: float | None = PATIENCE) -> None:
+        """Try a failed view again now, without waiting until its tables change. Raises `ViewFailed` if it fails again.
+
+        If another process runs epochs, waits up to `timeout` seconds (None: forever) until that process has tried.
+        """
+        self._check()
+        resume(self._store, self._catalog.view(view).name, self._catalog.failed, lambda: self.refresh(), timeout)
 
     def run(
         self,
@@ -275,8 +284,8 @@ class Database:
         with caught(self.stop, signal.SIGINT, signal.SIGTERM):
             while not self._stop_requested and not (until and until()):
                 has_more = self._expired_rows.step()
-                epoch = self._refresh()
-                if progress and (epoch.operations or epoch.view_rows):
+                epoch = self._refresh(eager=False)
+                if progress and (epoch.operations or epoch.view_rows or epoch.failed or epoch.recovered):
                     progress(epoch)
                 if builds := self._builder.interrupted():
                     self._builder.step(builds[0], building or ignore_step)
@@ -298,8 +307,9 @@ class Database:
         self._check()
         from tailrace.verify.comparison import verify
 
-        with readable(self._store, self._catalog, [self._catalog.view(view).name]) as pin:
+        with readable(self._store, self._catalog, [self._catalog.view(view).name]) as committed:
             definition = self._catalog.view(view)
+            pin = shown_pin(definition.name, self._catalog.failed, committed)
             return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
 
     def record(

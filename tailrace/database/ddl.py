@@ -13,6 +13,7 @@ import pyarrow as pa
 from tailrace import types
 from tailrace.catalog.catalog import Catalog, known_names
 from tailrace.catalog.definition import ViewDef
+from tailrace.catalog.failed import view_failed
 from tailrace.catalog.pinned import pinned_relations
 from tailrace.catalog.retention import Retention
 from tailrace.database.progress import OnStep, Step, ignore_step
@@ -189,6 +190,7 @@ class StatementRunner:
                 break
             try:
                 views[name] = self._definer.define(names, statement)
+                self._refuse_over_failed([views[name]])
             except (SqlError, RecursionError):
                 break
         definitions = list(views.values())
@@ -254,8 +256,18 @@ class StatementRunner:
     def _define(self, statement: CreateView) -> list[ViewDef]:
         names = self._names_with(self._catalog.views)
         if self._replaces(statement):
-            return self._definer.redefine(names, statement)
-        return [self._definer.define(names, statement)]
+            views = self._definer.redefine(names, statement)
+        else:
+            views = [self._definer.define(names, statement)]
+        self._refuse_over_failed(views)
+        return views
+
+    def _refuse_over_failed(self, views: Sequence[ViewDef]) -> None:
+        """Raises `ViewFailed` if new views would read a failed one: they would not have the rows that it shows."""
+        failed, new = self._catalog.failed, {v.name for v in views}
+        for name in (used for view in views for used in view.uses):
+            if name in failed and name not in new:
+                raise view_failed(name, failed[name])
 
     def _names_with(self, views: Mapping[str, ViewDef]) -> Names:
         from tailrace.database.define import Names

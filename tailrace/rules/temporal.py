@@ -22,13 +22,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.codec.arrays import drop_prefix
+from tailrace.codec.rows import RowCodec
 from tailrace.codec.weighted import WIDTH, weights_of
 from tailrace.delta import WEIGHT, column
 from tailrace.plan.nodes import TemporalFilter
 from tailrace.plan.temporal import ALWAYS
 from tailrace.rules.arranged import Arranged
 from tailrace.rules.before import Before
-from tailrace.rules.sink import positional_schema
+from tailrace.rules.sink import net_rows, positional_schema
 from tailrace.store.base import ShardSnapshot, Write
 from tailrace.store.key_limit import KeyLimit
 from tailrace.types import Column
@@ -59,6 +60,10 @@ class Crossed:
         return positional_schema(self.columns).append(pa.field(WEIGHT, pa.int64()))
 
     @cached_property
+    def _shown(self) -> RowCodec:
+        return RowCodec(positional_schema(self.columns))
+
+    @cached_property
     def timed(self) -> pa.Schema:
         """The columns of the input: those of the rows with their borders, the time, and the weight."""
         rows = positional_schema(self.kept.columns[:-1])
@@ -74,7 +79,15 @@ class Crossed:
         moved = delta.append_column(column(width + 2), pa.array(border)).filter(waiting)
         net = self.kept.encode_net(moved)
         write = self.kept.make_write(net, self.kept.entry_keys(net), before)
-        return delta.filter(pa.array(valid)).select(self.output.names), [write]
+        out = delta.filter(pa.array(valid)).select(self.output.names)
+        return (self._net(out) if at.min(initial=ALWAYS) < at.max(initial=-ALWAYS) else out), [write]
+
+    def _net(self, rows: pa.Table) -> pa.Table:
+        """Without rows that cancel out: a row may become valid and be deleted in the same epoch."""
+        encoded = self._shown.encode(rows.select(self.output.names[:-1]))
+        picked, weights = net_rows(encoded, rows.column(WEIGHT).to_numpy())
+        kept = rows.take(pa.array(picked))
+        return kept.set_column(len(self.columns), WEIGHT, pa.array(weights))
 
     def crossed(self, before: Before, shard: int, after: int, upto: int) -> pa.Table | None:
         """The rows of a shard with a border in (after, upto]: negated at `after`, and again at `upto`."""

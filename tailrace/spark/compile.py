@@ -71,9 +71,9 @@ class Compiler:
     """Compiles the views of one store.
 
     `touched` are the ids of the tables with changes; None means all tables. `due` are the states of temporal filters
-    with rows whose border is in the epoch. `blank` means that the views are computed from empty states. `reusable` says
-    whether the frame may run again for later epochs. A frame with a shuffle may not: Spark would reuse the shuffle
-    files of the first run.
+    with rows whose border is in the epoch. `blank` means that the views are computed from empty states. `netted`: rows
+    that cancel out never reach an expression. `reusable` says whether the frame may run again for later epochs. A frame
+    with a shuffle may not: Spark would reuse the shuffle files of the first run.
     """
 
     def __init__(
@@ -85,9 +85,11 @@ class Compiler:
         due: frozenset[int] = frozenset(),
         *,
         blank: bool,
+        netted: bool = False,
     ) -> None:
         self._stages, self._flows, self._tables = stages, FlowOperators(stages), tables
-        self._states, self._touched, self._due, self._blank = states, touched, due, blank
+        self._states, self._touched, self._due = states, touched, due
+        self._blank, self._netted = blank, netted
         self._limit = stages.store.key_limit
         self._deltas: dict[tuple[str, bool], Flow | None] = {}
         self._arrangement_sinks: dict[int, Fragment] = {}  # by state; updates that `_look_up` keeps out of the join
@@ -131,6 +133,7 @@ class Compiler:
 
         Without `net` the delta may contain rows that cancel out. That is enough if it is only summed.
         """
+        net = net or self._netted
         # A stateful operator must be compiled once only: it ignores `net`.
         cache_key = node.fingerprint, net or isinstance(node, arrangements.Stateful)
         if cache_key not in self._deltas:

@@ -27,6 +27,8 @@ class Assignment(msgspec.Struct, frozen=True):
     `term`: the term of the epoch lock.
     `time`, `earlier`: the time of the epoch and of the epoch before, for conditions on the time (microseconds since
     1970).
+    `base`: states are read as of this epoch, for views that are several epochs behind. None: the epoch before.
+    `dry`: nothing is written, to find out which operator fails.
     """
 
     epoch: int
@@ -39,6 +41,8 @@ class Assignment(msgspec.Struct, frozen=True):
     term: int = 0
     time: int = 0
     earlier: int = 0
+    base: int | None = None
+    dry: bool = False
 
     @property
     def blank(self) -> bool:

@@ -78,7 +78,7 @@ def _follow(
     model, clock = Model(db), Jumping(rng)
     inside(db).epochs.clock = clock
     if spread:
-        inside(db).epochs.small = -1
+        inside(db).epochs.jobs.small = -1
     for _ in range(6):
         random_step(rng, model, rng.choice(names), 13)
     for number, sql in enumerate(views):

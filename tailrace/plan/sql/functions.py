@@ -195,6 +195,8 @@ def nondeterministic(word: str, node: exp.Expr) -> Unsupported:
             "in a view, the time can only be compared with a value of the row, as in WHERE ts > now() - INTERVAL 1 DAY,"
             " also in ON, HAVING and QUALIFY, but not with refresh = 'full'"
         )
+        if isinstance(node, exp.Column):
+            reason += f"; write {word}() with parentheses"
     return Unsupported(construct=f"nondeterministic function {word}()", reason=reason, **location(node))
 
 
