@@ -161,11 +161,12 @@ def _expand_group(tree: exp.Expr, items: Sequence[Item], aliases: dict[str, exp.
     else:
         # As in Spark, a column of FROM takes precedence over an alias.
         tree = expand_aliases(tree, aliases, lambda c: relation.scope.find(c) is None)
+    tree = start_of_window(tree)
     for node in tree.walk():
         if functions.is_aggregate(node):
             message = f"aggregate {functions.name(node)}() is not allowed in GROUP BY"
             raise SqlError(message=message, **location(node))
-    return start_of_window(tree)
+    return tree
 
 
 def _ordinal_item(tree: exp.Literal, items: Sequence[Item]) -> exp.Expr:
