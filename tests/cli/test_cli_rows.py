@@ -102,10 +102,10 @@ def test_init_refuses_an_existing_store_and_a_directory_with_files(tmp_path: Pat
 
 BAD = [
     (["put", "orders", "{id: 1}"], "DataError", "row 1 is not JSON"),
-    (["put", "orders", "7"], "BadValue", "row 0 is 7; expected a dict of columns; nothing was written"),
+    (["put", "orders", "7"], "BadValue", "row 1 is 7; expected a dict of columns; nothing was written"),
     (["put", "orders", '{"id": "x"}'], "BadValue", "BIGINT"),
     (["put", "orders", '{"id": 1, "price": 1.005}'], "BadValue", "DECIMAL(12,2)"),
-    (["put", "orders", '{"id": 1}', '{"id": 2, "day": "tomorrow"}'], "BadValue", "row 1"),
+    (["put", "orders", '{"id": 1}', '{"id": 2, "day": "tomorrow"}'], "BadValue", "row 2, column 'day'"),
     (["put", "orders", '{"cust": 1}'], "NullKey", "'id'"),
     (["put", "orders", '{"id": 1, "colour": "red"}'], "UnknownColumn", "'colour'"),
     (["put", "lines", '{"id": 1, "line": 1, "data": "xyz"}'], "BadValue", "BINARY"),
@@ -115,6 +115,7 @@ BAD = [
     (["get", "orders"], "BadKey", "expected 1 value, got 0"),
     (["get", "lines", "1"], "BadKey", "expected 2 values, got 1"),
     (["get", "lines", "[1, 2, 3]"], "BadKey", "expected 2 values, got 3"),
+    (["get", "lines", "[]"], "BadKey", "expected 2 values, got 0"),
     (["scan", "orders", "--start", "x"], "BadKey", "BIGINT"),
     (["delete", "orders", "x"], "BadKey", "BIGINT"),
     (["sql", "CREATE TABLE"], "SyntaxFault", "line 1"),
