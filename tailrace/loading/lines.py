@@ -64,7 +64,9 @@ def _blocks(path: Path, source: Source) -> Iterator[bytes]:
 
 def _without_brackets(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
     """The same lines without the brackets and commas of an array that has one object per line."""
-    first = next(blocks, b"")
+    first = next(blocks, None)
+    if first is None:
+        return
     if not _ARRAY_START.match(first):
         yield first
         yield from blocks

@@ -134,7 +134,7 @@ BROKEN = [
     ("a.jsonl", '{"id": 1}\n\n{"id": 2\n{"id": 3}\n', 3, "line 3 is not JSON"),
     ("a.jsonl", '{"id": 1}\n[{"id": 2}]\n', 2, "line 2 is an array"),
     ("a.jsonl", '[\n{"id": 2}, {"id": 3}\n]\n', 2, "expected one JSON object per line"),
-    ("a.jsonl", '[{"id": 2},\n{"id": 3}]\n{"id": 4}', None, "is not closed"),
+    ("a.jsonl", '[{"id": 2},\n{"id": 3}]\n{"id": 4}', 2, "line 2 is not JSON"),
     ("a.jsonl", '[{"id": 2},\n{"id": 3},\n', None, "the file is incomplete"),
     ("a.jsonl", '[\n{\n"id": 2\n}\n]\n', 2, "expected one JSON object per line"),
     ("a.jsonl", '{"id": 1}\n{"id": 1.5}\n', 2, "line 2, column 'id': Decimal('1.5') does not fit BIGINT"),
