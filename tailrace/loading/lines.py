@@ -25,7 +25,7 @@ BLOCK = 8 << 20  # bytes
 LONGEST = 1 << 28  # bytes of a line
 _NEGATIVE_EXPONENT = re.compile(rb"""[:"\s][-+]?[0-9.]+[eE]-0*[0-9]{2,}["\s,}]""")
 _ARRAY_START = re.compile(rb"\s*\[\s*[{\]]")
-_ARRAY_END = re.compile(rb"(?<=[}\s])\]\s*\Z")
+_ARRAY_END = re.compile(rb"(?:(?<=[}\s])|\A)\]\s*\Z")
 _COMMA = re.compile(rb"(?<=\}),[ \t\r]*$", re.M)
 _ESCAPED_EXPONENT = re.compile(rb"\\u00(?:2[dD]|3[0-9]|[46]5)")  # an escaped `-`, digit, `E` or `e`
 

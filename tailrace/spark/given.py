@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import NullType
 
 from tailrace import types
 from tailrace.codec.convert import column_name, to_batch
@@ -22,7 +23,8 @@ def given_batches(frame: DataFrame, table: TableDef) -> Iterator[pa.RecordBatch]
     """
     for field in frame.schema:
         column_name(table, field.name)
-        types.arrow(type_name(field.dataType))
+        if not isinstance(field.dataType, NullType):  # the type of a column that holds only NULLs
+            types.arrow(type_name(field.dataType))
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -33,7 +35,7 @@ def given_batches(frame: DataFrame, table: TableDef) -> Iterator[pa.RecordBatch]
 
     first = 1
     try:
-        for (packed,) in frame.mapInArrow(pack, "batch binary").toLocalIterator(prefetchPartitions=True):
+        for (packed,) in frame.mapInArrow(pack, "batch binary").toLocalIterator():
             for batch in pa.ipc.open_stream(packed):
                 yield to_batch(table, batch, first=first)
                 first += batch.num_rows
