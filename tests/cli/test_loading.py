@@ -179,8 +179,9 @@ def test_a_bad_row_of_parquet(table: tr.Table, tmp_path: Path) -> None:
     assert rows(table) == []
 
 
-NESTED = """CREATE TABLE n (id BIGINT PRIMARY KEY, f FLOAT, d DECIMAL(20,4), raw BINARY, at TIMESTAMP, i INTERVAL DAY TO SECOND,
-            a ARRAY<DOUBLE>, s STRUCT<x: DATE, y: ARRAY<BINARY>>, m MAP<STRING, INT>, keyed MAP<DATE, STRUCT<p: DECIMAL(4,1)>>)"""
+NESTED = """CREATE TABLE n (id BIGINT PRIMARY KEY, f FLOAT, d DECIMAL(20,4), raw BINARY, at TIMESTAMP,
+            i INTERVAL DAY TO SECOND, a ARRAY<DOUBLE>, s STRUCT<x: DATE, y: ARRAY<BINARY>>, m MAP<STRING, INT>,
+            keyed MAP<DATE, STRUCT<p: DECIMAL(4,1)>>)"""
 NESTED_ROWS: list[dict[str, object]] = [
     {
         "id": 1,
