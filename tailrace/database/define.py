@@ -21,6 +21,7 @@ from tailrace.plan.sql.statements import CreateView, parse_query
 from tailrace.plan.typing import Types
 from tailrace.spark.failures import FAILURES, reason
 from tailrace.spark.session import session
+from tailrace.spark.type_names import type_name
 from tailrace.spark.typer import SparkTyper
 from tailrace.types import Column
 
@@ -154,7 +155,7 @@ class ViewDefiner:
             schema = self._session_with(names, uses).sql(sql).schema
         except FAILURES as error:
             raise SqlError(message=reason(error)) from None
-        return tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
+        return tuple(Column(f.name, type_name(f.dataType)) for f in schema)
 
     def _session_with(self, names: Names, uses: tuple[str, ...]) -> SparkSession:
         """A session in which these relations are registered, and no dropped ones."""
@@ -182,8 +183,8 @@ def _require_same_columns(spark_columns: tuple[Column, ...], plan_columns: tuple
         both = f"Spark: {', '.join(spark_names)}; Tailrace: {', '.join(plan_names)}"
         reason = f"Spark and Tailrace disagree on its column names ({both}); add aliases, or WITH (refresh = 'full')"
         raise Unsupported(construct="this query", reason=reason)
-    for type_name in spark_types:
-        types.arrow(type_name)  # raises if the store cannot hold it
+    for text in spark_types:
+        types.arrow(text)  # raises if the store cannot hold it
 
 
 def _require_deterministic(names: Names, statement: CreateView, uses: tuple[str, ...]) -> None:

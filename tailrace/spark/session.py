@@ -25,6 +25,7 @@ from tailrace.errors import EnvironmentFault, NoJava
 # excludedRules: a frame without rows must still run, because its tasks write states. These rules would remove it.
 # adaptive: it would merge partitions, which stand for shards.
 # ansi: without ANSI mode a division by zero is NULL; with it, one row would stop every view of the store.
+# mapKeyDedupPolicy: of equal keys of a map the last one wins; with Spark's default, they would stop every view, too.
 # orderIndependentChecksum: a retried task emits the same rows, or those stored before (`Settle`), so Spark need not
 # compare attempts. The checksum takes half the time of a shuffle.
 _PRUNING_RULES = ("PruneFilters", "PropagateEmptyRelation", "ConvertToLocalRelation")
@@ -33,6 +34,7 @@ SQL_SETTINGS = {
     "spark.sql.optimizer.excludedRules": ",".join(f"{_OPTIMIZER}.{rule}" for rule in _PRUNING_RULES),
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.ansi.enabled": "false",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",

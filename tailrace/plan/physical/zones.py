@@ -23,7 +23,7 @@ from tailrace.plan.nodes import (
     Window,
     column_of,
 )
-from tailrace.types import is_scalar
+from tailrace.types import holds_map, is_scalar
 
 
 def placement(node: Node) -> Key | None:
@@ -99,7 +99,7 @@ def view_place(root: Node) -> Key:
     key = root.key
     if key is None:
         scalars = tuple(i for i, c in enumerate(root.columns) if is_scalar(c.type))
-        return scalars or tuple(range(len(root.columns)))
+        return scalars or tuple(i for i, c in enumerate(root.columns) if not holds_map(c.type))  # Spark hashes no maps
     for place in (placement(root), origin(root)):
         if place and set(place) <= set(key):
             return place
