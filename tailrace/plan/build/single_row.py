@@ -45,16 +45,17 @@ def _message(grouped: Node, origin: exp.Expr) -> str:
 
     It has only texts and casts that the task itself can evaluate (`rules/arrow`).
     """
-    text = generate(origin)
+    text = generate(origin.unnest()).replace("\\'", "''")
     text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-    subquery = f"a scalar subquery ({text})" if not set(text) & set('"\\') else "a scalar subquery"
+    subquery = "a scalar subquery" if set(text) & set('"\\') else f"the scalar subquery ({text})"
     *groups, _, _ = grouped.columns
-    parts = [_literal(f"{subquery} returned "), f"CAST({column(len(groups) + 1)} AS STRING)", _literal(" rows")]
-    named = [(i, name) for i, (name, kind) in enumerate(groups) if kind == "string" or kind in INTEGERS]
-    for number, (position, name) in enumerate(named):
-        value = f"COALESCE(CAST({column(position)} AS STRING), 'NULL')"
-        parts += [_literal(f"{', ' if number else ' for '}{name.replace(chr(92), '')} = "), value]
-    return f"CONCAT({', '.join(parts)}, {_literal('; it may return only one')})"
+    parts, text = [_literal(f"{subquery} returned "), f"CAST({column(len(groups) + 1)} AS STRING)"], " rows for "
+    for position, (name, kind) in enumerate(groups):
+        if kind == "string" or kind in INTEGERS:
+            parts += [_literal(f"{text}{name} = "), f"COALESCE(CAST({column(position)} AS STRING), 'NULL')"]
+            text = ", "
+    text = "" if len(parts) > 2 else " rows"
+    return f"CONCAT({', '.join(parts)}, {_literal(f'{text}; it may return only one')})"
 
 
 def _literal(text: str) -> str:
