@@ -16,8 +16,9 @@ from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.build.decorrelate import Decorrelation, Lifted
 from tailrace.plan.build.emptiness import is_null_if_empty, value_or_empty
+from tailrace.plan.dependencies import has_at_most_one_row
 from tailrace.plan.expressions import conjoin, conjuncts, parse_expr, position_of, substitute
-from tailrace.plan.facts import has_at_most_one_row, has_one_row
+from tailrace.plan.facts import has_one_row
 from tailrace.plan.joining import joined, selected
 from tailrace.plan.nodes import Aggregate, Call, Filter, Join, JoinKind, Node, Project
 from tailrace.plan.outer import outer_refs, reads_outer, replace_outer_refs
