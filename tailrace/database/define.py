@@ -12,6 +12,7 @@ from tailrace.catalog.definition import ViewDef
 from tailrace.codec.schema import TableDef
 from tailrace.errors import SqlError, Unsupported
 from tailrace.plan.build.select import Built, build_view
+from tailrace.plan.dependencies import smallest_key
 from tailrace.plan.nodes import Node, Scan, tables
 from tailrace.plan.physical.zones import view_place
 from tailrace.plan.rewrite.reuse import reuse
@@ -56,6 +57,7 @@ class ViewDefiner:
         """The definition of a view. A query that deltas cannot maintain is recomputed, if the policy allows that."""
         try:
             (root, order), columns, uses = self._plan(names, statement)
+            key = smallest_key(root, Types(SparkTyper(self._spark)))
         except SqlError as error:
             if statement.refresh == "incremental":
                 raise self._with_alternative(names, statement, error) from None
@@ -63,10 +65,10 @@ class ViewDefiner:
         is_full = statement.refresh == "full"
         if is_full:  # Spark makes choices that the plan would make, such as which rows a LIMIT keeps
             _require_deterministic(names, statement, uses)
-        place = recomputable.recomputed_place(columns, root.key) if is_full else view_place(root)
+        place = recomputable.recomputed_place(columns, key) if is_full else view_place(root, key)
         policy = (statement.refresh, FULL_REQUESTED if is_full else "")
         return ViewDef(
-            statement.name, statement.query_sql, root, columns, root.key, place, uses, tables(root), *policy, order
+            statement.name, statement.query_sql, root, columns, key, place, uses, tables(root), *policy, order
         )
 
     def redefine(self, names: Names, statement: CreateView) -> list[ViewDef]:
