@@ -19,7 +19,7 @@ from msgspec import structs
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tailrace import faults
+from tailrace import events, faults
 from tailrace.catalog import construction
 from tailrace.catalog.construction import BUILDS, Load, PlannedBuild
 from tailrace.epochs import records
@@ -141,7 +141,9 @@ class Epochs:
         )
         faults.point("epoch.committed")
         self.trim()
-        return Epoch(intent.epoch, operations, seconds, rows, intent.end, maintained.count, intent.ways)
+        epoch = Epoch(intent.epoch, operations, seconds, rows, intent.end, maintained.count, intent.ways)
+        events.epoch_committed(self._store, epoch)
+        return epoch
 
     def _intend(self, done: Committed, maintained: Maintained, load: Load | None) -> Intent:
         """The intent to run: the one left open by a crash, or a new one, which is stored first."""
