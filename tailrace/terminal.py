@@ -14,6 +14,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from tailrace.codec import text
+from tailrace.words import count
 
 MAX_TABLE_ROWS = 1_000  # a table on the terminal shows at most this many rows
 _PIPE_WIDTH = 10_000  # columns; wide enough that nothing is cut or wrapped in a pipe
@@ -55,7 +56,7 @@ def print_rows(table: pa.Table, *, as_json: bool) -> None:
     shown_rows = iterate_rows(table.slice(0, MAX_TABLE_ROWS))
     print_table(names, (map(text.format_cell, row) for row in shown_rows), _numeric_columns(table.schema))
     if table.num_rows > MAX_TABLE_ROWS:
-        print_markup(f"[dim]first {MAX_TABLE_ROWS:,} of {table.num_rows:,} rows; --json prints all[/dim]")
+        print_markup(f"[dim]first {MAX_TABLE_ROWS:,} of {count(table.num_rows, 'row')}; --json prints all[/dim]")
 
 
 def _numeric_columns(schema: pa.Schema) -> list[bool]:

@@ -10,6 +10,7 @@ import typer
 from tailrace.cli import (
     audit_verbs,
     demo_verbs,
+    doctor_verb,
     history_verbs,
     load_verb,
     row_verbs,
@@ -31,7 +32,7 @@ app = typer.Typer(
 )
 
 _PANELS: dict[str, tuple[Callable[..., Any], ...]] = {
-    "Store": (store_verbs.init, store_verbs.sql, status_verb.status, store_verbs.explain),
+    "Store": (store_verbs.init, store_verbs.sql, status_verb.status, store_verbs.explain, doctor_verb.doctor),
     "Rows": (row_verbs.put, row_verbs.delete, row_verbs.get, row_verbs.scan, load_verb.load),
     "Views": (
         view_verbs.refresh,
@@ -43,7 +44,7 @@ _PANELS: dict[str, tuple[Callable[..., Any], ...]] = {
     ),
     "Demo and benchmarks": (demo_verbs.demo, demo_verbs.bench),
 }
-_WITHOUT_ARGUMENTS = (demo_verbs.demo, demo_verbs.bench)
+_WITHOUT_ARGUMENTS = (demo_verbs.demo, demo_verbs.bench, doctor_verb.doctor)
 _WITH_SPARK = (
     store_verbs.sql,
     view_verbs.refresh,

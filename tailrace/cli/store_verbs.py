@@ -76,9 +76,9 @@ def sql(
     With views it is that of the committed epoch; a line on stderr says how far it is behind the tables.
 
     Example:
-      tailrace sql shop "CREATE TABLE IF NOT EXISTS orders (id BIGINT PRIMARY KEY, cust BIGINT, price DECIMAL(12,2))"
-      tailrace sql shop "CREATE MATERIALIZED VIEW spend AS SELECT cust, SUM(price) FROM orders GROUP BY cust"
-      tailrace sql shop "SELECT * FROM spend" --fresh
+      tailrace sql shop "CREATE TABLE orders (id INT PRIMARY KEY, cust INT)"
+      tailrace sql shop "CREATE MATERIALIZED VIEW ids AS SELECT id FROM orders"
+      tailrace sql shop "SELECT count(*) FROM ids" --fresh
       tailrace sql shop -f schema.sql --memory 4g
     """
     script, name = _read_statements(statements, file)

@@ -62,8 +62,7 @@ class SparkOptions:
         if self.master is not None and not _MASTERS.fullmatch(self.master):
             advice = "write local[4], local[*], spark://host:port, k8s://..., or yarn"
             raise BadSetting(name="master", value=self.master, advice=advice)
-        size = _SIZE.fullmatch(self.memory) if self.memory is not None else None
-        if self.memory is not None and (size is None or _bytes(size) < _LEAST_MEMORY):
+        if self.memory is not None and parse_size(self.memory) < _LEAST_MEMORY:
             advice = "write a number and a unit, at least 512m, as in 4g"
             raise BadSetting(name="memory", value=self.memory, advice=advice)
         for name, value in self.conf.items():
@@ -94,8 +93,10 @@ def read_conf(settings: Iterable[str]) -> dict[str, str]:
     return conf
 
 
-def _bytes(size: re.Match[str]) -> int:
-    return int(size[1]) * _UNITS[size[2].lower()]
+def parse_size(text: str) -> int:
+    """The bytes that a size such as `4g` means; 0 if it is not a size."""
+    size = _SIZE.fullmatch(text)
+    return int(size[1]) * _UNITS[size[2].lower()] if size else 0
 
 
 def _named(variable: str, read: Callable[[], SparkOptions]) -> SparkOptions:
