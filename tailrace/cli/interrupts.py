@@ -18,7 +18,7 @@ import sys
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from tailrace import scratch
+from tailrace import temporary
 
 INTERRUPTED = 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
@@ -58,7 +58,7 @@ def leave(code: int) -> NoReturn:
     for pid in descendants(os.getpid()):
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
-    scratch.remove_all()
+    temporary.remove_all()
     os._exit(code)
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import tailrace
-from tailrace import loading, scratch, terminal
+from tailrace import loading, temporary, terminal
 from tailrace.codec import text
 from tailrace.database.database import Database
 from tailrace.demo.data import TABLES, generate
@@ -49,7 +49,7 @@ def run(*, scale: float, seconds: float, rate: int, directory: Path | None, spar
 @contextmanager
 def _demo_directory(directory: Path | None) -> Iterator[Path]:
     if directory is None:
-        yield scratch.make("tailrace-demo-")
+        yield temporary.make("tailrace-demo-")
     elif (directory / "store").exists():
         raise StoreError(message=f"{directory / 'store'} already exists; remove it or choose another --dir")
     else:

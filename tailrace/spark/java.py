@@ -10,7 +10,7 @@ import subprocess
 from functools import lru_cache
 from pathlib import Path
 
-from tailrace import scratch
+from tailrace import temporary
 from tailrace.errors import NoJava
 
 
@@ -49,7 +49,7 @@ def _wrap_java(home: Path) -> Path:
     The wrapper is in a private directory with a random name. Unsafe at a predictable path: another user could put
     a different `java` there first.
     """
-    wrapper = scratch.make()
+    wrapper = temporary.make()
     script = wrapper / "bin" / "java"
     script.parent.mkdir(mode=0o700)
     script.write_text(f"""#!/bin/sh

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from tailrace import events, scratch
+from tailrace import events, temporary
 from tailrace.errors import EnvironmentFault
 from tailrace.spark.java import find_java
 from tailrace.spark.spark_options import DEFAULT_MEMORY, SQL_SETTINGS, SparkOptions
@@ -66,7 +66,7 @@ def _start(options: SparkOptions) -> SparkSession:
     os.environ["JAVA_HOME"] = find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    directory = scratch.make()
+    directory = temporary.make()
     log_settings = directory / "log4j2.properties"
     log_settings.write_text(_LOG4J)
     java_options = [f"-Dlog4j2.configurationFile={log_settings.as_uri()}", f"-Djava.io.tmpdir={directory}"]
