@@ -105,9 +105,12 @@ def check(
     bound    maximum number of base states to try per view in that search; each costs a query
     spark    the Spark session to use, or the options to start one, as in `open`
     """
+    from tailrace.spark.failures import translated
     from tailrace.verify.history.check_file import check_file
 
-    return check_file(_session(spark), Path(path), search=search, bound=bound)
+    started = _session(spark)
+    with translated(lambda: started):
+        return check_file(started, Path(path), search=search, bound=bound)
 
 
 def _session(given: SparkSession | SparkOptions | None) -> SparkSession:
@@ -326,9 +329,13 @@ class Database:
     def verify(self, view: str) -> Report:
         """Recompute a view with Spark SQL at its cut, and compare the rows as multisets."""
         self._check()
+        from tailrace.spark.failures import translated
         from tailrace.verify.comparison import verify
 
-        with readable(self._store, self._catalog, [self._catalog.view(view).name]) as pin:
+        with (
+            readable(self._store, self._catalog, [self._catalog.view(view).name]) as pin,
+            translated(lambda: self.spark),
+        ):
             definition = self._catalog.view(view)
             return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
 
@@ -369,12 +376,14 @@ class Database:
             self._store.require(Capability.REPAIR)
         from tailrace.database.auditor import Auditor
         from tailrace.database.repair import Repairer
+        from tailrace.spark.failures import translated
         from tailrace.verify.audit.view_rows import KeySelection
 
         selection = KeySelection(sample, start, stop)
         on_step = progress or ignore_step
         auditor = Auditor(self._store, self._catalog, lambda: self.spark)
-        report = auditor.audit(views, selection, on_step)
+        with translated(lambda: self.spark):
+            report = auditor.audit(views, selection, on_step)
         if not repair or not any(f.repairable for f in report.findings):
             return report
         on_step(Step("repairing"))
@@ -383,7 +392,8 @@ class Database:
             Repairer(self._store, self._catalog, self._epochs, self._lock).repair(
                 lambda: auditor.structure(tables=selection.selects_all), wrong_views
             )
-        return auditor.audit(views, selection, on_step).after(report)
+        with translated(lambda: self.spark):
+            return auditor.audit(views, selection, on_step).after(report)
 
     def status(self, *, sizes: bool = False) -> Status:
         """Tables, views, the committed epoch, and how far behind the views are.

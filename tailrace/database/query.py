@@ -8,12 +8,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tailrace.catalog.catalog import Relations
-from tailrace.errors import EnvironmentFault, SqlError
 from tailrace.plan.sql import dialect
 from tailrace.plan.sql.statements import only_query
-from tailrace.spark.failures import FAILURES, reason
+from tailrace.spark.failures import translated
 from tailrace.spark.frames import table_rows, view_frame
-from tailrace.spark.session import is_running, session
+from tailrace.spark.session import session
 from tailrace.store.base import Cut, Store
 from tailrace.types import quoted
 
@@ -25,21 +24,17 @@ def answer_query(
     spark: SparkSession, store: Store, relations: Relations, text: str, names: set[str], epoch: int, cut: Cut
 ) -> pa.Table:
     """The result of a SELECT that reads the relations `names`: tables at the cut, views at the epoch."""
-    fresh_session = session(spark)
-    for name in names:
-        if name in relations.views:
-            rows = view_frame(fresh_session, store, relations.views[name], epoch)
-        elif name in relations.tables:
-            rows = table_rows(fresh_session, store, relations.tables[name], cut)
-        else:
-            continue  # the name of a CTE, or an unknown name, which Spark reports
-        rows.createOrReplaceTempView(quoted(name))
-    try:
+    with translated(lambda: spark):
+        fresh_session = session(spark)
+        for name in names:
+            if name in relations.views:
+                rows = view_frame(fresh_session, store, relations.views[name], epoch)
+            elif name in relations.tables:
+                rows = table_rows(fresh_session, store, relations.tables[name], cut)
+            else:
+                continue  # the name of a CTE, or an unknown name, which Spark reports
+            rows.createOrReplaceTempView(quoted(name))
         return fresh_session.sql(text).toArrow()
-    except FAILURES as error:
-        if not is_running(spark):
-            raise EnvironmentFault(message="Spark has stopped during the query. Start this process again") from None
-        raise SqlError(message=reason(error)) from None
 
 
 def relation_names(text: str) -> set[str]:
