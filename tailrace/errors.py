@@ -33,6 +33,7 @@
     │   └── Closed                the database handle was closed
     └── EpochError                maintenance
         ├── Timeout               a view did not reach the requested position in time
+        ├── ViewFailed            a view has failed and shows an earlier epoch than requested
         ├── BuildFailed           a view could not be built or replaced; the build was discarded
         ├── EpochsLocked          another process runs epochs
         ├── Fenced                another process took over the epochs of this one
@@ -91,6 +92,7 @@ __all__ = [
     "UnknownColumn",
     "UnknownName",
     "Unsupported",
+    "ViewFailed",
 ]
 
 
@@ -286,6 +288,13 @@ class Timeout(EpochError):
 class BuildFailed(EpochError):
     template = (
         "view {name!r} could not be built; the build was discarded and existing views are unchanged. Reason: {reason}"
+    )
+
+
+class ViewFailed(EpochError):
+    template = (
+        "view {name!r} failed at epoch {epoch} and still shows epoch {shown}. Reason: {reason}."
+        " Correct or delete the row: the view then recovers by itself. Or run `tailrace resume`, or replace the view"
     )
 
 

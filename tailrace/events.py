@@ -47,6 +47,7 @@ def spark_started(version: str, master: str, memory: str, seconds: float) -> Non
 
 
 def epoch_committed(store: Store, epoch: Epoch) -> None:
+    """An epoch is committed. Views that failed in it have events of their own."""
     if not _is_wanted():
         return
     lag = store.newest_cut().operations - epoch.cut.operations
@@ -62,9 +63,12 @@ def epoch_committed(store: Store, epoch: Epoch) -> None:
         view_rows=epoch.view_rows,
         views=epoch.views,
         recomputed=recomputed,
+        recovered=list(epoch.recovered),
         position=epoch.cut.position.number,
         lag_operations=lag,
     )
+    for name, failure in epoch.failed.items():
+        view_failed(store.path, name, failure.message)
 
 
 def describe_epoch(epoch: Epoch) -> str:
@@ -73,6 +77,7 @@ def describe_epoch(epoch: Epoch) -> str:
         f"epoch {epoch.number}: {count(epoch.operations, 'operation')} in {epoch.seconds:.2f} s"
         f" ({epoch.rate:,.0f}/s), {count(epoch.view_rows, 'view row')}"
         + (f", recomputed {', '.join(recomputed)}" if recomputed else "")
+        + (f", {', '.join(epoch.recovered)} recovered" if epoch.recovered else "")
     )
 
 

@@ -37,6 +37,7 @@ _PANELS: dict[str, tuple[Callable[..., Any], ...]] = {
     "Views": (
         view_verbs.refresh,
         view_verbs.run,
+        view_verbs.resume,
         view_verbs.verify,
         audit_verbs.audit,
         history_verbs.record,
@@ -49,6 +50,7 @@ _WITH_SPARK = (
     store_verbs.sql,
     view_verbs.refresh,
     view_verbs.run,
+    view_verbs.resume,
     view_verbs.verify,
     audit_verbs.audit,
     history_verbs.check,

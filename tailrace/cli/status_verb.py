@@ -48,8 +48,9 @@ def _print_status(status: Status) -> None:
     for view in status.views:
         if last := view["refreshed"]:
             print(f"{view['name']}: {last['taken']} in epoch {last['epoch']}: {last['reason']}")
-        if view.get("failed"):
-            print(f"{view['name']}: failed: {view['failed']}")
+        if failed := view["failed"]:
+            shows = f"shows epoch {failed['shows']}, {count(failed['behind'], 'operation')} behind"
+            print(f"{view['name']}: failed at epoch {failed['epoch']}, {shows}: {failed['message']}")
 
 
 def _print_sizes(sizes: dict[str, Any]) -> None:
@@ -70,10 +71,11 @@ def _print_views(status: Status) -> None:
     for view in status.views:
         key = "none" if view["key"] is None else ", ".join(view["key"]) or "(one row)"
         number = ("" if view["exact"] else "~") + f"{view['rows']:,}"
-        failed = "failed" if view.get("failed") else "ok"
+        failed = view["failed"]
         about = size(view["bytes"]) + (" + shared" if view["shared_bytes"] else "")
-        place = (view.get("epoch", status.epoch), f"{view.get('lag_operations', status.lag_operations):,}")
-        rows.append((view["name"], key, ", ".join(view["uses"]), view["refresh"], number, about, *place, failed))
+        epoch, behind = (failed["shows"], failed["behind"]) if failed else (status.epoch, status.lag_operations)
+        place = (epoch, f"{behind:,}", "failed" if failed else "ok")
+        rows.append((view["name"], key, ", ".join(view["uses"]), view["refresh"], number, about, *place))
     if rows:
         names = ["view", "key", "reads", "refresh", "rows", "size", "epoch", "behind", "state"]
         terminal.print_table(names, rows, [False, False, False, False, True, True, True, True, False])

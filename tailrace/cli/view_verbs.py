@@ -1,8 +1,9 @@
-"""The verbs `refresh`, `run` and `verify`."""
+"""The verbs `refresh`, `run`, `resume` and `verify`."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from tailrace import terminal
 from tailrace.cli.interrupts import INTERRUPTED
 from tailrace.cli.verb import Dir, Json, open_store
+from tailrace.database.database import Database
 from tailrace.epochs.model import Epoch
 from tailrace.events import describe_epoch
 from tailrace.verify.report import Report
@@ -19,17 +21,52 @@ from tailrace.verify.report import Report
 def refresh(directory: Dir, as_json: Json = False) -> None:
     """Update every view with everything written so far, and finish interrupted builds.
 
+    A view that fails is left out, and others go on. Exits with 1 if a view has failed.
+
     Example:
       tailrace refresh shop
     """
     with open_store(directory) as db, terminal.console(stderr=True).status("refreshing") as status:
         epoch = db.refresh(building=terminal.step_reporter(status))
+        failed = _failed_views(db)
     if as_json:
         terminal.print_json(_epoch_to_json(epoch))
     elif epoch.operations:
         print(describe_epoch(epoch))
     else:
         print(f"epoch {epoch.number}: views are already up to date")
+    _end_with_failures(failed)
+
+
+def _failed_views(db: Database) -> dict[str, str]:
+    """The failed views, each with its message."""
+    return {v["name"]: v["failed"]["message"] for v in db.status().views if v["failed"]}
+
+
+def _end_with_failures(failed: dict[str, str]) -> None:
+    """Prints failed views, and ends with exit code 1 if there are any."""
+    for name, message in failed.items():
+        print(f"view {name} has failed: {message}", file=sys.stderr)
+    if failed:
+        raise typer.Exit(1)
+
+
+def resume(
+    directory: Dir,
+    view: Annotated[str, typer.Argument(metavar="VIEW", help="Name of the view.", show_default=False)],
+) -> None:
+    """Try a failed view again now, for example after the machine got more memory.
+
+    A failed view also recovers by itself, as soon as the row that it fails on is corrected or deleted.
+    Exits with 1 if it fails again.
+
+    Example:
+      tailrace resume shop spend
+    """
+    with open_store(directory) as db:
+        was_failed = db.view(view).failure is not None
+        db.resume(view)
+    print(f"view {view} is up to date again" if was_failed else f"view {view} has not failed")
 
 
 def _epoch_to_json(epoch: Epoch) -> dict[str, Any]:
@@ -42,6 +79,8 @@ def _epoch_to_json(epoch: Epoch) -> dict[str, Any]:
         "views": epoch.views,
         "refreshed": {name: {"taken": w.taken, "reason": w.reason} for name, w in sorted(epoch.refreshed.items())},
         "cut": epoch.cut._asdict(),
+        "failed": {name: failed.message for name, failed in sorted(epoch.failed.items())},
+        "recovered": list(epoch.recovered),
     }
 
 
@@ -64,6 +103,9 @@ def run(
     Prints what it watches, then one line for each epoch and each step of a build, with the time.
     --json is the same as --log-format json. The first signal ends it after the current epoch, a second one at once.
 
+    A view that fails is left out, and others go on.
+    With --until-caught-up, exits with 1 if a view has failed at the end.
+
     Example:
       tailrace run shop --interval 0.5
       tailrace run shop --log-format json --memory 4g >> run.jsonl
@@ -74,8 +116,12 @@ def run(
             status = db.status()
             return status.lag_operations == 0 and all(b["failed"] for b in status.building)
 
-        if db.run(interval, until=caught_up if until_caught_up else None) == signal.SIGINT:
-            raise typer.Exit(INTERRUPTED)
+        stopped_by = db.run(interval, until=caught_up if until_caught_up else None)
+        failed = _failed_views(db)  # the log has their messages
+    if stopped_by == signal.SIGINT:
+        raise typer.Exit(INTERRUPTED)
+    if failed and stopped_by is None:
+        raise typer.Exit(1)
 
 
 def verify(

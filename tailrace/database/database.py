@@ -21,6 +21,7 @@ from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import readable
 from tailrace.codec.schema import TableDef
 from tailrace.database.admission import admit, set_max_lag
+from tailrace.database.failures import resume, shown_pin
 from tailrace.database.freshness import catch_up
 from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.database.signals import caught
@@ -263,12 +264,20 @@ class Database:
                 self._builder.step(builds[0], building or ignore_step)
             return epoch
 
-    def _refresh(self, progress: Callable[[Epoch], None] | None = None) -> Epoch:
+    def _refresh(self, progress: Callable[[Epoch], None] | None = None, *, eager: bool = True) -> Epoch:
         from tailrace.epochs.maintained import maintained
 
         with self._lock.held():
             self._catalog.clear_leftovers()
-            return self._epochs.refresh(maintained(self._catalog), progress)
+            return self._epochs.refresh(maintained(self._catalog), progress, eager=eager)
+
+    def resume(self, view: str, *, timeout: float | None = PATIENCE) -> None:
+        """Try a failed view again now, without waiting until its tables change. Raises `ViewFailed` if it fails again.
+
+        If another process runs epochs, waits up to `timeout` seconds (None: forever) until that process has tried.
+        """
+        self._check()
+        resume(self._store, self._catalog.view(view).name, self._catalog.failed, lambda: self.refresh(), timeout)
 
     def catch_up(self) -> None:
         """Return when the views include everything logged now: run epochs, or wait for the process that runs them."""
@@ -293,6 +302,8 @@ class Database:
         self._stop_requested = False
         with self._store.lock("runner"):
             events.started(self.path, self.tables(), self.views(), interval, os.getpid())
+            for name, failed in self._catalog.failed.items():
+                events.view_failed(self.path, name, failed.message)
             _ = self.spark  # started first, because Spark installs its own SIGINT handler
             return self._run(interval, progress, building, until)
 
@@ -305,8 +316,8 @@ class Database:
     ) -> signal.Signals | None:
         with caught(self.stop, signal.SIGINT, signal.SIGTERM) as stopped:
             while not self._stop_requested and not (until and until()):
-                epoch = self._refresh()
-                if progress and epoch.operations:
+                epoch = self._refresh(eager=False)
+                if progress and (epoch.operations or epoch.failed or epoch.recovered):
                     progress(epoch)
                 if builds := self._builder.interrupted():
                     self._builder.step(builds[0], building or ignore_step)
@@ -333,10 +344,11 @@ class Database:
         from tailrace.verify.comparison import verify
 
         with (
-            readable(self._store, self._catalog, [self._catalog.view(view).name]) as pin,
+            readable(self._store, self._catalog, [self._catalog.view(view).name]) as committed,
             translated(lambda: self.spark),
         ):
             definition = self._catalog.view(view)
+            pin = shown_pin(definition.name, self._catalog.failed, committed)
             return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
 
     def record(

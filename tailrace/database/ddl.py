@@ -13,6 +13,7 @@ import pyarrow as pa
 from tailrace import types
 from tailrace.catalog.catalog import Catalog, known_names
 from tailrace.catalog.definition import ViewDef
+from tailrace.catalog.failed import view_failed
 from tailrace.catalog.pinned import pinned_relations
 from tailrace.database.freshness import Freshness, measure_freshness
 from tailrace.database.outcome import Outcome
@@ -217,6 +218,7 @@ class StatementRunner:
                 break
             try:
                 views[name] = self._definer.define(names, statement)
+                self._refuse_over_failed([views[name]])
             except (SqlError, RecursionError):
                 break
         definitions = list(views.values())
@@ -282,8 +284,18 @@ class StatementRunner:
     def _define(self, statement: CreateView) -> list[ViewDef]:
         names = self._names_with(self._catalog.views)
         if self._replaces(statement):
-            return self._definer.redefine(names, statement)
-        return [self._definer.define(names, statement)]
+            views = self._definer.redefine(names, statement)
+        else:
+            views = [self._definer.define(names, statement)]
+        self._refuse_over_failed(views)
+        return views
+
+    def _refuse_over_failed(self, views: Sequence[ViewDef]) -> None:
+        """Raises `ViewFailed` if new views would read a failed one: they would not have the rows that it shows."""
+        failed, new = self._catalog.failed, {v.name for v in views}
+        for name in (used for view in views for used in view.uses):
+            if name in failed and name not in new:
+                raise view_failed(name, failed[name])
 
     def _names_with(self, views: Mapping[str, ViewDef]) -> Names:
         from tailrace.database.define import Names
@@ -305,7 +317,8 @@ class StatementRunner:
         with pinned_relations(self._store, self._catalog) as (pin, relations):
             newest = self._store.newest_cut()
             reads_views = bool(names & relations.views.keys())
-            freshness = measure_freshness(self._store, pin, newest) if reads_views else None
+            failed = names & self._catalog.failed.keys()
+            freshness = measure_freshness(self._store, pin, newest, failed) if reads_views else None
             cut = pin.cut if reads_views else newest
             return answer_query(self._db.spark, self._store, relations, text, names, pin.epoch, cut), freshness
 

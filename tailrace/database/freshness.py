@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tailrace.database.waiting import PATIENCE, LatestEpoch
@@ -23,19 +23,20 @@ class Freshness:
     epoch: int
     lag_operations: int
     lag_seconds: float
+    failed: tuple[str, ...] = ()
+    """Views that have failed, so that they show an earlier epoch."""
 
     def __str__(self) -> str:
-        if not self.lag_operations:
-            return f"views at epoch {self.epoch}, up to date"
-        lag = count(self.lag_operations, "operation")
-        return f"views at epoch {self.epoch}, {lag} ({self.lag_seconds:,.1f} s) behind the tables"
+        lag = f"{count(self.lag_operations, 'operation')} ({self.lag_seconds:,.1f} s) behind the tables"
+        failed = f"; {', '.join(self.failed)} failed and shows an earlier epoch" if self.failed else ""
+        return f"views at epoch {self.epoch}, {lag if self.lag_operations else 'up to date'}{failed}"
 
 
-def measure_freshness(store: Store, pin: Pin, newest: Cut) -> Freshness:
-    """How far a pinned epoch is behind the newest cut."""
+def measure_freshness(store: Store, pin: Pin, newest: Cut, failed: Iterable[str]) -> Freshness:
+    """How far a pinned epoch is behind the newest cut. `failed` are the views of the query that have failed."""
     written = store.written_after(pin.cut) if pin.cut.is_before(newest) else None
     seconds = max(0.0, time.time() - written) if written is not None else 0.0
-    return Freshness(pin.epoch, newest.operations - pin.cut.operations, seconds)
+    return Freshness(pin.epoch, newest.operations - pin.cut.operations, seconds, tuple(sorted(failed)))
 
 
 def catch_up(store: Store, refresh: Callable[[], object]) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 from msgspec import to_builtins
 
 from tailrace.catalog.catalog import Catalog
+from tailrace.catalog.failed import FailedView
 from tailrace.database.admission import Lag, max_lag
 from tailrace.epochs import records
-from tailrace.store.base import Store
+from tailrace.store.base import Cut, Store
 from tailrace.store.commits import read_committed
 from tailrace.store.inspection import Extent
 from tailrace.store.pins import list_pins
@@ -27,6 +28,7 @@ class Status:
     runner                        the process that runs epochs now, or None
     max_lag, delay                writers are throttled while the lag exceeds max_lag; a write now waits up to `delay` s
     pins                          open snapshots and queries, whose undo records and logs are retained; oldest first
+    views[].failed                if the view has failed: the epoch, the one it still shows, and why
     views[].refreshed             how the last epoch refreshed the view, if its policy allows recomputing
     building                      unfinished builds: rows loaded so far, `failures` since the last chunk, and the reason
                                   if the build was given up (`failed`)
@@ -59,10 +61,31 @@ class Status:
         return asdict(self)
 
 
+def _failure(failed: FailedView | None, newest: Cut) -> dict[str, Any] | None:
+    """A failed view: the epoch that it shows, how far behind that is, and why it failed."""
+    if failed is None:
+        return None
+    return {
+        "epoch": failed.failed_at,
+        "shows": failed.epoch,
+        "behind": newest.operations - failed.cut.operations,
+        "at": failed.at,
+        "message": failed.message,
+        "operator": failed.operator,
+        "expression": failed.expression,
+        "key": failed.key,
+        "reason": failed.reason,
+        "because": failed.because,
+        "tries": failed.tries,
+        "next_try": failed.next_try,
+        "log_kept": failed.held,
+    }
+
+
 def status(store: Store, catalog: Catalog, *, sizes: bool = False) -> Status:
     measured = _measure(store, catalog) if sizes else None
     done, newest = read_committed(store), store.newest_cut()
-    epochs = records.recent(store)
+    epochs, failed = records.recent(store), catalog.failed
     runner, lag = store.holder("runner"), Lag(newest.operations - done.cut.operations, max_lag(store))
     oldest_waiting = store.written_after(done.cut) if done.cut.is_before(newest) else None
     return Status(
@@ -94,6 +117,7 @@ def status(store: Store, catalog: Catalog, *, sizes: bool = False) -> Status:
                 "refresh": v.refresh,
                 "reason": v.reason,
                 "refreshed": records.last_way(epochs, v.name),
+                "failed": _failure(failed.get(v.name), newest),
                 **(measured.views[v.name] if measured else {}),
             }
             for v in sorted(catalog.views.values(), key=lambda v: v.name)

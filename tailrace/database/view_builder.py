@@ -74,7 +74,7 @@ class Builder:
         self._epochs.refresh(maintained(self._catalog))
         draft = self._catalog.reserve_states(views)
         existing = maintained(self._catalog)
-        shared = frozenset(existing.states.values())
+        shared = frozenset(self._catalog.live_states.values())
         target = Maintained(existing.tables, [], {**existing.states, **draft.states})
         try:
             on_step(Step(f"building {', '.join(v.name for v in draft.views)}"))

@@ -181,6 +181,14 @@ class Shard(ABC):
         """
 
     @abstractmethod
+    def roll_back(self, epoch: int, states: Sequence[int] | None = None) -> list[int]:
+        """Takes back what an uncommitted epoch wrote to these states (None: to all), in one transaction.
+
+        The caller has fenced off the tasks of that epoch. Returns the states whose undo record is damaged: they keep
+        the values of the epoch.
+        """
+
+    @abstractmethod
     def fence(self, term: int) -> None:
         """From now on refuses writes of earlier terms."""
 

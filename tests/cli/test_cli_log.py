@@ -70,6 +70,26 @@ def test_json_events_have_the_documented_fields(
     assert {event["event"] for event in seen} >= {"start", "epoch", "build", "published", "stop"}
 
 
+STRICT = "CREATE MATERIALIZED VIEW strict AS SELECT id, IF(cust < 0, raise_error('no'), cust) AS cust FROM orders"
+
+
+def test_a_failed_view_is_an_event_and_in_the_status(shop: Tailrace, spark: SparkSession) -> None:
+    shop("sql", f"{SPEND}; {STRICT}")
+    shop("put", "orders", '{"id": 1, "cust": -7}')
+    for _ in range(2):  # when it fails, and when a process starts with a failed view
+        ran = shop("run", "--until-caught-up", "--json", code=1)
+        (failed,) = map(json.loads, ran.stderr.splitlines())
+        require_documented(failed)
+        assert (failed["event"], failed["view"]) == ("view_failed", "strict")
+    status = shop("status").stdout
+    assert "strict: failed at epoch 1, shows epoch 0, 1 operation behind: " in status
+    cells = [[cell.strip() for cell in line.split("│")] for line in status.splitlines() if "incremental" in line]
+    assert {row[1]: row[-2] for row in cells} == {"spend": "ok", "strict": "failed"}
+    assert "strict failed and shows an earlier epoch" in shop("sql", "SELECT * FROM strict").stderr
+    shop("put", "orders", '{"id": 1, "cust": 7}')
+    assert "strict recovered" in shop("refresh").stdout
+
+
 def test_every_event_is_documented(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "tailrace"):
         events.view_failed("/s", "v", "why")

@@ -38,7 +38,7 @@ def main(path: str, small: str, chunk: str, master: str) -> int:
     spark = session(options=SparkOptions(master=master))
     rng = random.Random(small)
     with tr.open(path, create=False, spark=spark) as db:
-        inside(db).epochs.small, inside(db).builder.chunk = int(small), int(chunk)
+        inside(db).epochs.jobs.small, inside(db).builder.chunk = int(small), int(chunk)
 
         def done(epoch: Epoch) -> None:
             inside(db).epochs.overhead = rng.choice(
