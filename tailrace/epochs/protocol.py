@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import structs
 from pyspark.sql import SparkSession
 
-from tailrace import faults
+from tailrace import events, faults
 from tailrace.catalog import construction
 from tailrace.catalog.construction import BUILDS, Load, PlannedBuild
 from tailrace.catalog.failed import FailedView, read_failed
@@ -184,7 +184,9 @@ class Epochs:
         self.trim()
         recovered = tuple(sorted(self._failing.recovered(intent)))
         done_epoch = Epoch(intent.epoch, operations, seconds, rows, intent.end, maintained.count, intent.ways)
-        return replace(done_epoch, failed=intent.failed, recovered=recovered)
+        epoch = replace(done_epoch, failed=intent.failed, recovered=recovered)
+        events.epoch_committed(self._store, epoch)
+        return epoch
 
     def _intend(
         self,

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tailrace.codec.schema import TableDef
 from tailrace.errors import NotCapable
 from tailrace.store.documents import Changes, Count, Kind
-from tailrace.store.inspection import Inspection, Repairs
+from tailrace.store.inspection import Inspection, Repairs, Sizes
 from tailrace.store.key_limit import KeyLimit
 from tailrace.store.store_ref import StoreRef
 
@@ -232,6 +232,10 @@ class Store(ABC):
     def repairs(self) -> Repairs:
         """Repairs of the store's structures. Needs `Capability.REPAIR`."""
         raise NotCapable(store=self.ref.url, capability=Capability.REPAIR.value)
+
+    def sizes(self, tables: Sequence[TableDef]) -> Sizes:
+        """How large these tables, all states and the store are. Needs `Capability.INSPECTION`."""
+        raise NotCapable(store=self.ref.url, capability=Capability.INSPECTION.value)
 
     @abstractmethod
     def document(self, kind: Kind[T], key: object = "") -> T | None:

@@ -210,7 +210,8 @@ def run(
 
 def read_epochs(file: Path) -> list[dict[str, Any]]:
     """The epochs that the runner printed as JSON lines; a last, incomplete line is ignored."""
-    return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    lines = [line for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [event for event in map(json.loads, lines) if event["event"] == "epoch"]
 
 
 def until(condition: Callable[[], bool], what: str, state: Callable[[], Any]) -> None:
