@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tailrace.rules.temporal import count_crossed, first_border
+from tailrace.rules.borders import count_crossed, first_border
 from tailrace.store.base import Store
 
 

@@ -41,10 +41,10 @@ from tailrace.plan.physical.zones import border_place, placement
 from tailrace.rules.affected import LIVE, Affected, Outputs
 from tailrace.rules.aggregate import Accumulate
 from tailrace.rules.arranged import Arranged
+from tailrace.rules.borders import AT, Crossed
 from tailrace.rules.extremes import Values
 from tailrace.rules.join import Arrange, JoinRule, Lookup
 from tailrace.rules.sink import Sink
-from tailrace.rules.temporal import AT, Crossed
 from tailrace.rules.topk import First
 from tailrace.spark import windowing
 from tailrace.spark.flows import REPORT_FIELDS, Flow, FlowOperators, to_fragment
@@ -396,7 +396,7 @@ class Compiler:
         return Flow(self._flows.apply_rule(rule, [(delta, node.partition)], fields), fields, placement(node))
 
     def _temporal(self, node: TemporalFilter) -> Flow | None:
-        """Changed rows at the time of the epoch, and the rows whose border is in it (`rules/temporal.py`)."""
+        """Changed rows at the time of the epoch, and the rows whose border is in it (`rules/borders.py`)."""
         delta = self.delta(node.input)
         state, place = self._states[arrangements.border_arrangement(node).fingerprint], border_place(node)
         rule = Crossed.of(node, state, self._limit)

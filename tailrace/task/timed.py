@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tailrace.rules.temporal import AT, Crossed
+from tailrace.rules.borders import AT, Crossed
 from tailrace.task.program import Linear, Tables, Task
 
 

@@ -14,7 +14,7 @@ from tailrace.delta import SHARD, WEIGHT
 from tailrace.plan.nodes import Scan, TemporalFilter
 from tailrace.plan.temporal import ALWAYS
 from tailrace.rules.before import Before, split_by_shard
-from tailrace.rules.temporal import AT, Crossed, count_crossed, first_border
+from tailrace.rules.borders import AT, Crossed, count_crossed, first_border
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import KEY_LIMIT, LmdbStore
 from tailrace.types import Column
