@@ -16,6 +16,7 @@
     │   ├── BadKey                a key with the wrong number or types of values
     │   ├── BadPosition           a read waits for a position that no write to this store returned
     │   ├── BadFile               a file to load is invalid (with the line)
+    │   ├── RowFailed             an expression of a view failed: raise_error(), a scalar subquery of several rows
     │   ├── BadRecording          a file to check is not a recording, or is damaged
     │   └── BadHistory            a history to check is invalid
     ├── StoreError                the store on disk
@@ -82,6 +83,7 @@ __all__ = [
     "OffsetGap",
     "OlderFormat",
     "ReadOnly",
+    "RowFailed",
     "SnapshotGone",
     "SqlError",
     "StoreError",
@@ -200,6 +202,10 @@ class BadPosition(DataError):
 
 class BadFile(DataError):
     template = "{path}: {message}; nothing was loaded"
+
+
+class RowFailed(DataError):
+    """An expression of a view raised an error. `message` says which and for which values."""
 
 
 class BadRecording(DataError):

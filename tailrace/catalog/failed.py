@@ -33,7 +33,7 @@ class FailedView(Document, frozen=True):
     reason                the error
     operator, expression  the operator of the plan that failed, and its expression
     key                   the key of one of the rows on which it fails
-    because               the failed view that this one reads; then it has no error of its own
+    because               the failed view that this one reads; the error is then that view's
     held                  whether log and undo records since `epoch` are kept
     tries, tried          the failed attempts so far, and the cut of the last one
     next_try              when a runner tries again, in seconds since 1970; 0: at once, even without new changes
@@ -61,11 +61,10 @@ class FailedView(Document, frozen=True):
     @property
     def message(self) -> str:
         """The error as a sentence: what failed, on which row, and why."""
-        if self.because:
-            return f"it reads view {self.because!r}, which has failed"
+        through = f"it reads view {self.because!r}, which has failed: " if self.because else ""
         where = " ".join(filter(None, (self.operator, self.expression)))
         row = f" on the row {self.key}" if self.key else ""
-        return f"{where}{row}: {self.reason}" if where or row else self.reason
+        return through + (f"{where}{row}: {self.reason}" if where or row else self.reason)
 
 
 FAILED: Kind[FailedView] = Kind("failed:", FailedView)

@@ -131,12 +131,9 @@ class FailingViews:
         """Stores the intent without views that failed and the views that read them, after fencing off their tasks."""
         all_failed = {**intent.failed, **failed}
         for name, root in maintained.dependants_of(all_failed).items():
-            old, view = (
-                before.get(name),
-                structs.replace(
-                    all_failed[root], because=root, states=_states(maintained, maintained.definitions[name])
-                ),
-            )
+            states = _states(maintained, maintained.definitions[name])
+            view = structs.replace(all_failed[root], because=root, states=states)
+            old = before.get(name)
             all_failed[name] = view if old is None else structs.replace(failed_again(old, view), states=old.states)
         self.tenure.fence()
         left = structs.replace(intent, failed=all_failed, term=self.tenure.term)

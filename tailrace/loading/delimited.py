@@ -92,7 +92,7 @@ def _convert(path: Path, table: TableDef, options: Options, batch: pa.RecordBatc
         arrays = [_column(batch.column(name), name, table.schema.field(name).type) for name in batch.schema.names]
         return to_batch(table, pa.RecordBatch.from_arrays(arrays, names=batch.schema.names))
     except (BadValue, NullKey) as error:
-        index = before + error.row + options.header
+        index = before + error.row - 1 + options.header
         with closing(_records(path, options)) as records:
             line = next((n for n, _ in islice(records, index, None)), 0)
         raise to_bad_file(path, error, "line", line) from None

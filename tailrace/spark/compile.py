@@ -317,6 +317,8 @@ class Compiler:
         picked = _plain_scan(node.input)
         if picked is None or not all(c.plain for c in slots.sums) or self._blank:
             return None
+        if not all(is_scalar(node.input.columns[p].type) for p in node.groups):
+            return None  # Arrow cannot group by arrays and structs
         scan, positions = picked
         if self._touched is not None and scan.table_id not in self._touched:
             return None

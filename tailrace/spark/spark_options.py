@@ -16,7 +16,8 @@ MASTER, MEMORY, CONF = "TAILRACE_SPARK_MASTER", "TAILRACE_SPARK_MEMORY", "TAILRA
 # Settings that plans and tasks rely on. Tailrace sets them in every session, so no one else can.
 # excludedRules: a frame without rows must still run, because its tasks write states. These rules would remove it.
 # adaptive: it would merge partitions, which stand for shards.
-# ansi: without ANSI mode a division by zero is NULL; with it, one row would stop every view of the store.
+# ansi: without ANSI mode a division by zero is NULL; with it, a view would fail on such a row.
+# mapKeyDedupPolicy: of equal keys of a map the last one wins; with Spark's default, a view would fail on them.
 # orderIndependentChecksum: a retried task emits the same rows, or those stored before (`Settle`), so Spark need not
 # compare attempts. The checksum takes half the time of a shuffle.
 _PRUNING_RULES = ("PruneFilters", "PropagateEmptyRelation", "ConvertToLocalRelation")
@@ -25,6 +26,7 @@ SQL_SETTINGS = {
     "spark.sql.optimizer.excludedRules": ",".join(f"{_OPTIMIZER}.{rule}" for rule in _PRUNING_RULES),
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.ansi.enabled": "false",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",

@@ -18,6 +18,7 @@ from tailrace.errors import SqlError, SyntaxFault, Unsupported
 from tailrace.plan.policy import POLICIES, Refresh
 from tailrace.plan.sql import dialect
 from tailrace.plan.sql.columns import read_columns
+from tailrace.plan.sql.quantified import rewrite_quantified
 from tailrace.plan.sql.tokens import Words, check_name
 from tailrace.types import Column
 
@@ -32,7 +33,10 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class CreateView:
-    """`query_sql` is the query as the user wrote it; `query` is its syntax tree."""
+    """`query` is the syntax tree of the query. `query_sql` is the text of that tree, for Spark.
+
+    It is the text that the user wrote, unless Spark does not have a construct in it (`plan/sql/quantified.py`).
+    """
 
     name: str
     query_sql: str
@@ -174,8 +178,10 @@ def _read_create_view(words: Words, or_replace: bool) -> CreateView:
         reason = "a view has only a name, WITH (refresh = ...) and a query"
         raise Unsupported(construct=f"{words.peek()} in CREATE MATERIALIZED VIEW", reason=reason, **words.location())
     words.expect("AS")
-    query_sql = words.rest()
-    return CreateView(name, query_sql, parse_query(words.padded_rest()), if_not_exists, or_replace, refresh)
+    written = parse_query(words.padded_rest())
+    query = rewrite_quantified(written)
+    query_sql = words.rest() if query is written else dialect.generate(query)
+    return CreateView(name, query_sql, query, if_not_exists, or_replace, refresh)
 
 
 def _read_refresh(words: Words) -> Refresh:
