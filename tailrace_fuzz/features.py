@@ -41,6 +41,7 @@ FEATURES: dict[str, float] = {
     "values": 1,
     "views": 1,  # views over views
     "specials": 1,  # NaN and infinities
+    "nested": 1,  # a table with arrays, maps, structs and intervals
 }
 
 

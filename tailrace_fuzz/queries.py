@@ -6,10 +6,11 @@ import random
 from collections.abc import Sequence
 
 from tailrace_fuzz.aggregates import Aggregates
-from tailrace_fuzz.expressions import ARRAYS, SCALARS, Expr, Expressions, Ref
+from tailrace_fuzz.expressions import ARRAYS, SCALARS, Expr, Expressions, Ref, has_nested
 from tailrace_fuzz.features import Features
 from tailrace_fuzz.grouping import Grouping
 from tailrace_fuzz.laterals import Laterals
+from tailrace_fuzz.nested import NESTED
 from tailrace_fuzz.sources import Column, Named, Query, Source, Sources
 from tailrace_fuzz.subqueries import Subqueries
 from tailrace_fuzz.windows import Windows
@@ -73,7 +74,7 @@ class Queries:
         items = self._items(source, depth, named) if kinds is None else self._items_of_kinds(source, kinds)
         names = [self._new_name("c") for _ in items]
         columns = tuple(Column(n, i.kind, i.grade) for n, i in zip(names, items, strict=True))
-        exact = all(i.grade < 2 for i in items)
+        exact = all(i.grade < 2 and i.kind != "map" for i in items)  # Spark has no DISTINCT of maps
         distinct = "DISTINCT " if kinds is None and exact and self._features.on(self._rng, "distinct", 0.12) else ""
         select_list = ", ".join(f"{i.sql} AS {n}" for i, n in zip(items, names, strict=True))
         return Query(f"SELECT {distinct}{select_list} FROM {source.sql}{where}", columns, source.size)
@@ -84,6 +85,9 @@ class Queries:
         while self._rng.random() < 0.45:
             kind = self._rng.choice(SCALARS if self._rng.random() < 0.9 else ARRAYS)
             items.append(self._expressions.of(kind, source.refs, self._rng.randrange(1, 4)))
+        if has_nested(source.refs) and self._rng.random() < 0.5:
+            kind = self._rng.choice(["struct", "map", "ivl"])
+            items.append(self._expressions.of(kind, source.refs, self._rng.randrange(1, 3)))
         if self._features.on(self._rng, "scalar", 0.07):
             items.append(self._subqueries.scalar(source.refs, depth, named))
         if self._features.on(self._rng, "checked", 0.05):
@@ -160,7 +164,7 @@ class Queries:
     def _limited(self, depth: int, named: Named) -> Query:
         """ORDER BY all selected columns, so tied rows are equal, and LIMIT."""
         inner = self._select(depth, named)
-        if not inner.exact or any(c.kind in ARRAYS for c in inner.columns):
+        if not inner.exact or any(c.kind in NESTED for c in inner.columns):
             return inner
         refs = [Ref(c.name, c.kind, c.grade, c.name) for c in inner.columns]
         order = self._windows.total(refs)

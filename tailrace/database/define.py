@@ -12,6 +12,7 @@ from tailrace.catalog.definition import ViewDef
 from tailrace.codec.schema import TableDef
 from tailrace.errors import SqlError, Unsupported
 from tailrace.plan.build.select import Built, build_view
+from tailrace.plan.dependencies import smallest_key
 from tailrace.plan.nodes import Node, Scan, tables
 from tailrace.plan.physical.zones import view_place
 from tailrace.plan.rewrite.reuse import reuse
@@ -21,6 +22,7 @@ from tailrace.plan.sql.statements import CreateView, parse_query
 from tailrace.plan.typing import Types
 from tailrace.spark.failures import FAILURES, reason
 from tailrace.spark.session import session
+from tailrace.spark.type_names import type_name
 from tailrace.spark.typer import SparkTyper
 from tailrace.types import Column
 
@@ -55,6 +57,7 @@ class ViewDefiner:
         """The definition of a view. A query that deltas cannot maintain is recomputed, if the policy allows that."""
         try:
             (root, order), columns, uses = self._plan(names, statement)
+            key = smallest_key(root, Types(SparkTyper(self._spark)))
         except SqlError as error:
             if statement.refresh == "incremental":
                 raise self._with_alternative(names, statement, error) from None
@@ -62,10 +65,10 @@ class ViewDefiner:
         is_full = statement.refresh == "full"
         if is_full:  # Spark makes choices that the plan would make, such as which rows a LIMIT keeps
             _require_deterministic(names, statement, uses)
-        place = recomputable.recomputed_place(columns, root.key) if is_full else view_place(root)
+        place = recomputable.recomputed_place(columns, key) if is_full else view_place(root, key)
         policy = (statement.refresh, FULL_REQUESTED if is_full else "")
         return ViewDef(
-            statement.name, statement.query_sql, root, columns, root.key, place, uses, tables(root), *policy, order
+            statement.name, statement.query_sql, root, columns, key, place, uses, tables(root), *policy, order
         )
 
     def redefine(self, names: Names, statement: CreateView) -> list[ViewDef]:
@@ -163,7 +166,7 @@ class ViewDefiner:
             schema = self._session_with(names, uses).sql(sql).schema
         except FAILURES as error:
             raise SqlError(message=reason(error)) from None
-        return tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
+        return tuple(Column(f.name, type_name(f.dataType)) for f in schema)
 
     def _session_with(self, names: Names, uses: tuple[str, ...]) -> SparkSession:
         """A session in which these relations are registered, and no dropped ones."""
@@ -191,8 +194,8 @@ def _require_same_columns(spark_columns: tuple[Column, ...], plan_columns: tuple
         both = f"Spark: {', '.join(spark_names)}; Tailrace: {', '.join(plan_names)}"
         reason = f"Spark and Tailrace disagree on its column names ({both}); add aliases"
         raise Unsupported(construct="this query", reason=reason)
-    for type_name in spark_types:
-        types.arrow(type_name)  # raises if the store cannot hold it
+    for text in spark_types:
+        types.arrow(text)  # raises if the store cannot hold it
 
 
 def _require_deterministic(names: Names, statement: CreateView, uses: tuple[str, ...]) -> None:

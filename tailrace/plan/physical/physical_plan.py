@@ -16,9 +16,14 @@ from tailrace.types import Column
 
 @dataclass(frozen=True)
 class PhysicalPlan:
-    """A view's logical plan and its lowered form (`root`). The view is sharded by the columns at `place`."""
+    """A view's logical plan and its lowered form (`root`).
+
+    The view is stored by `key`, which may have fewer columns than the plan's key (None: it is a bag), and sharded by
+    the columns at `place`.
+    """
 
     logical: Node
+    key: Key | None
     place: Key
 
     @cached_property
@@ -29,11 +34,6 @@ class PhysicalPlan:
     @property
     def columns(self) -> tuple[Column, ...]:
         return self.logical.columns
-
-    @property
-    def key(self) -> Key | None:
-        """The key of the view. From the logical plan, because lowering may lose the key."""
-        return self.logical.key
 
     @cached_property
     def tables(self) -> frozenset[int]:

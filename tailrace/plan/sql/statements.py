@@ -88,9 +88,25 @@ _WRITING_NODES = (exp.DML, exp.MultitableInserts, exp.DDL, exp.Command)
 _SUPPORTED = "Tailrace supports CREATE, DROP, SHOW, DESCRIBE and queries"
 
 
+@dataclass(frozen=True)
+class Located:
+    """A statement, and the line and column (from 1) where it begins."""
+
+    statement: Statement
+    line: int
+    column: int
+
+
 def parse(sql: str) -> list[Statement]:
     """Parses statements separated by semicolons."""
-    return [_parse_statement(sql, tokens) for tokens in _split_statements(sql)]
+    return [located.statement for located in parse_located(sql)]
+
+
+def parse_located(sql: str) -> list[Located]:
+    """As `parse`, with the places of the statements."""
+    return [
+        Located(_parse_statement(sql, tokens), **Words(sql, tokens).location()) for tokens in _split_statements(sql)
+    ]
 
 
 def _split_statements(sql: str) -> list[list[Token]]:
@@ -251,11 +267,13 @@ __all__ = [
     "CreateView",
     "Describe",
     "Drop",
+    "Located",
     "Query",
     "Show",
     "Statement",
     "check_name",
     "only_query",
     "parse",
+    "parse_located",
     "parse_query",
 ]
