@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def random_row(rng: random.Random, key: int) -> Row:
 
     def entry() -> Any:
         moment = datetime(2026, 1, 1, rng.randrange(3), tzinfo=UTC)
-        return rng.choice([None, {"p": rng.choice([None, "1.50"]), "t": rng.choice([None, moment])}])
+        return rng.choice([None, {"p": rng.choice([None, Decimal("1.50")]), "t": rng.choice([None, moment])}])
 
     names = rng.sample(["k", "z", ""], rng.randrange(3))  # equal maps may have another order of entries
     return {
