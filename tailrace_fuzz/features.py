@@ -29,6 +29,8 @@ FEATURES: dict[str, float] = {
     "subqueries": 1,  # in FROM
     "cte": 1,
     "scalar": 1,  # scalar subqueries
+    "checked": 1,  # scalar subqueries that nothing proves to have one row
+    "lateral": 1,  # LATERAL subqueries
     "in": 1,
     "exists": 1,
     "correlated": 1,

@@ -17,6 +17,7 @@ from tailrace import terminal
 from tailrace.cli.row_verbs import TableName
 from tailrace.cli.verb import Dir, Json, open_store, usage_error
 from tailrace.errors import BadFile
+from tailrace.words import count
 
 STDIN = Path("-")
 
@@ -67,14 +68,14 @@ def load(
         task = progress.add_task("checking", total=1.0)
 
         def report(step: loading.Step) -> None:
-            progress.update(task, description=f"{step.phase} {step.rows:,} rows", completed=step.done)
+            progress.update(task, description=f"{step.phase} {count(step.rows, 'row')}", completed=step.done)
 
         rows = loading.load(db.table(table), paths, options, report)
     seconds = time.monotonic() - started
     if as_json:
         terminal.print_json({"table": table, "rows": rows, "files": len(files), "seconds": round(seconds, 3)})
     else:
-        print(f"loaded {rows:,} rows into {table} in {seconds:.1f} s")
+        print(f"loaded {count(rows, 'row')} into {table} in {seconds:.1f} s")
 
 
 @contextmanager

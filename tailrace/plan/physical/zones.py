@@ -91,12 +91,11 @@ def origin(node: Node) -> Key | None:
     return None
 
 
-def view_place(root: Node) -> Key:
+def view_place(root: Node, key: Key | None) -> Key:
     """Positions by which a view is sharded: those that place its delta rows if they are key columns, else its key.
 
     Unsafe with other columns: rows with the same key could be on two shards.
     """
-    key = root.key
     if key is None:
         scalars = tuple(i for i, c in enumerate(root.columns) if is_scalar(c.type))
         return scalars or tuple(i for i, c in enumerate(root.columns) if not holds_map(c.type))  # Spark hashes no maps
