@@ -78,11 +78,11 @@ def _print_views(status: Status) -> None:
         failed = view["failed"]
         about = size(view["bytes"]) + (" + shared" if view["shared_bytes"] else "")
         epoch, behind = (failed["shows"], failed["behind"]) if failed else (status.epoch, status.lag_operations)
-        place = (epoch, f"{behind:,}", "failed" if failed else "ok")
-        rows.append((view["name"], key, ", ".join(view["uses"]), view["refresh"], number, about, *place))
+        state = ("failed" if failed else "ok") + ("" if view["refresh"] == "incremental" else f", {view['refresh']}")
+        rows.append((view["name"], key, ", ".join(view["uses"]), number, about, epoch, f"{behind:,}", state))
     if rows:
-        names = ["view", "key", "reads", "refresh", "rows", "size", "epoch", "behind", "state"]
-        terminal.print_table(names, rows, [False, False, False, False, True, True, True, True, False])
+        names = ["view", "key", "reads", "rows", "size", "epoch", "behind", "state"]
+        terminal.print_table(names, rows, [False, False, False, True, True, True, True, False])
 
 
 def _describe_ttl(name: str, ttl: dict[str, Any]) -> str:
