@@ -22,7 +22,7 @@ from tailrace.catalog.pinned import readable
 from tailrace.codec.schema import TableDef
 from tailrace.database.admission import admit, set_max_lag
 from tailrace.database.expiry import ExpiredRows
-from tailrace.database.failures import resume, shown_pin
+from tailrace.database.failed_views import resume, shown_pin
 from tailrace.database.freshness import catch_up
 from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.database.signals import caught

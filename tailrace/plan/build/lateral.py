@@ -18,10 +18,10 @@ from sqlglot import exp
 from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.build.context import BuildQuery, Environment, Relation
+from tailrace.plan.build.correlated_totals import Total, as_total, join_total
 from tailrace.plan.build.decorrelate import Decorrelation
 from tailrace.plan.build.placeholders import has_placeholder
 from tailrace.plan.build.scope import Scope, wrong_aliases
-from tailrace.plan.build.totals import Total, as_total, join_total
 from tailrace.plan.expressions import is_true, shift
 from tailrace.plan.joining import filtered, joined, selected
 from tailrace.plan.nodes import Filter, Generate, Join, Node, OneRow, Project, UnionAll

@@ -13,10 +13,10 @@ from sqlglot import exp
 
 from tailrace.delta import column
 from tailrace.errors import SqlError
+from tailrace.plan.build.correlated_totals import Total, as_total, join_total
 from tailrace.plan.build.decorrelate import Decorrelation, Lifted
 from tailrace.plan.build.emptiness import is_null_if_empty
 from tailrace.plan.build.single_row import with_check
-from tailrace.plan.build.totals import Total, as_total, join_total
 from tailrace.plan.dependencies import has_at_most_one_row
 from tailrace.plan.expressions import conjoin, parse_expr, position_of
 from tailrace.plan.facts import has_one_row
