@@ -1,7 +1,7 @@
 """Scalar subqueries: each becomes a join with a relation of at most one row per row of the outer query.
 
 an aggregate without GROUP BY       `global_totals`
-at most one row, which is proven    a join (`plan/facts.py` finds the proof)
+at most one row, which is proven    a join (`plan/dependencies.py` finds the proof)
 any other                           a join with groups that are checked while the view is maintained (`single_row`)
 """
 
