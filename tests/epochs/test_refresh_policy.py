@@ -187,7 +187,6 @@ ALTERNATIVE = "WITH (refresh = 'auto') would recompute it in each epoch"
     ("sql", "accepted"),
     [
         (ANY["beside"], True),
-        ("SELECT window(t, '1 day').start AS day, COUNT(*) AS n FROM a GROUP BY 1", True),
         ("SELECT id, n FROM a ORDER BY id LIMIT (2 + 1)", True),
         ("SELECT id, rand() AS r FROM a", False),
         (

@@ -1,7 +1,7 @@
 """LATERAL subqueries: each row of FROM so far is joined with the rows that the subquery returns for it.
 
     FROM a, LATERAL (SELECT a.x + 1 AS y)                           computed in place: no join
-    FROM a, LATERAL (SELECT count(*) FROM b WHERE b.k = a.k)        a join with one row per group (`totals`)
+    FROM a, LATERAL (SELECT count(*) FROM b WHERE b.k = a.k)        a join with one row per group (`global_totals`)
     FROM a, LATERAL (SELECT ... FROM b WHERE b.k = a.k ...)         a join with the lifted subquery (`decorrelate`)
 
 The last two are joins by the values of the outer columns, so equal rows of `a` keep their number.
@@ -18,8 +18,9 @@ from sqlglot import exp
 from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.build.context import BuildQuery, Environment, Relation
-from tailrace.plan.build.correlated_totals import Total, as_total, join_total
+from tailrace.plan.build.global_totals import Total, as_total, join_total
 from tailrace.plan.build.decorrelate import Decorrelation
+from tailrace.plan.build.global_totals import Total, as_total, join_total
 from tailrace.plan.build.placeholders import has_placeholder
 from tailrace.plan.build.scope import Scope, wrong_aliases
 from tailrace.plan.expressions import is_true, shift

@@ -1,7 +1,7 @@
 """Scalar subqueries: each becomes a join with a relation of at most one row per row of the outer query.
 
-an aggregate without GROUP BY       `totals`
-at most one row, which is proven    a join (`plan/facts.py` finds the proof)
+an aggregate without GROUP BY       `global_totals`
+at most one row, which is proven    a join (`plan/dependencies.py` finds the proof)
 any other                           a join with groups that are checked while the view is maintained (`single_row`)
 """
 
@@ -13,9 +13,10 @@ from sqlglot import exp
 
 from tailrace.delta import column
 from tailrace.errors import SqlError
-from tailrace.plan.build.correlated_totals import Total, as_total, join_total
+from tailrace.plan.build.global_totals import Total, as_total, join_total
 from tailrace.plan.build.decorrelate import Decorrelation, Lifted
 from tailrace.plan.build.emptiness import is_null_if_empty
+from tailrace.plan.build.global_totals import Total, as_total, join_total
 from tailrace.plan.build.single_row import with_check
 from tailrace.plan.dependencies import has_at_most_one_row
 from tailrace.plan.expressions import conjoin, parse_expr, position_of

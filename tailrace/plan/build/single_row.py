@@ -23,7 +23,7 @@ _LONGEST = 120  # characters of a subquery in the error
 
 
 def with_check(lifted: Lifted, outer: Decorrelation) -> Lifted:
-    """The only row of each group, by correlation columns; a group of several rows fails the epoch."""
+    """The only row of each group, by correlation columns; a group of several rows fails the view."""
     kind = lifted.node.columns[0].type
     # Any value of a group will do. MAX is maintained without Spark, but needs values with an order.
     function = "max" if is_scalar(kind) else "any_value"

@@ -14,15 +14,15 @@ from __future__ import annotations
 from sqlglot import exp
 
 from tailrace.errors import Unsupported
-from tailrace.plan.expressions import operand, parse_expr
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, location, parse
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _LOGICAL = (exp.And, exp.Or, exp.Paren, exp.Not)
 _CONDITIONS = (exp.Where, exp.Having, exp.Qualify)
-_ROWS = "EXISTS (SELECT 1 FROM (SELECT 0) AS `_any`(`_value`) WHERE TRUE)"
-_VALUE = "`_any`.`_value`"
+_ROWS = "SELECT EXISTS (SELECT 1 FROM (SELECT 0) AS `_any`(`_value`) WHERE TRUE)"
+# Operands that need no parentheses.
+_OPERANDS = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Tuple)
 
 
 def rewrite_quantified(query: exp.Expr) -> exp.Expr:
@@ -55,10 +55,9 @@ def _rewrite(node: exp.Expr) -> exp.Expr:
         raise _unsupported(node, "compute the compared aggregate in a subquery in FROM")
     is_condition, negated = _context(node)
     if is_condition and isinstance(node, exp.EQ if is_any else exp.NEQ):
-        searched = value.copy() if isinstance(value, exp.Tuple) else operand(value)
-        found = exp.In(this=searched, query=exp.Subquery(this=query.unnest().copy()))
+        found = exp.In(this=_operand(value), query=exp.Subquery(this=query.unnest().copy()))
         return found if is_any else exp.Not(this=found)
-    compared = type(node)(this=operand(value), expression=parse_expr(_VALUE).copy())
+    compared = type(node)(this=_operand(value), expression=exp.column("_value", table="_any", quoted=True))
     if is_condition:
         # Where the condition is negated, unknown must count as true: its negation is then false.
         if is_any:
@@ -89,13 +88,17 @@ def _context(node: exp.Expr) -> tuple[bool, bool]:
 
 def _exists(query: exp.Expr, condition: exp.Expr) -> exp.Expr:
     """EXISTS over the values of the subquery."""
-    exists = parse_expr(_ROWS).copy()
+    exists: exp.Expr = parse(_ROWS)[0].expressions[0].pop()
     values, where = exists.find(exp.Subquery), exists.find(exp.Where)
     assert values is not None
     assert where is not None
     values.set("this", query.unnest().copy())
     where.set("this", condition)
     return exists
+
+
+def _operand(value: exp.Expr) -> exp.Expr:
+    return value.copy() if isinstance(value, _OPERANDS) else exp.Paren(this=value.copy())
 
 
 def _coalesce(condition: exp.Expr, *, if_null: bool) -> exp.Expr:
