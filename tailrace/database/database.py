@@ -87,18 +87,27 @@ def open(
 
 
 def check(
-    path: str | os.PathLike[str], *, search: bool = False, bound: int = BOUND, spark: SparkSession | None = None
+    path: str | os.PathLike[str],
+    *,
+    search: bool = False,
+    bound: int = BOUND,
+    spark: SparkSession | None = None,
+    progress: OnStep = ignore_step,
 ) -> Checked:
     """Check a recording: the consistency level that each view reached, and why it did not reach a higher one.
 
     search   ignore recorded cuts; search for base states that explain the recorded view states
     bound    maximum number of base states to try per view in that search; each costs a query
     spark    the Spark session to use; by default the active one, or a local one started when needed
+    progress called with each step: the view and the state that is checked
     """
     from tailrace.spark.session import session
     from tailrace.verify.history.check_file import check_file
 
-    return check_file(session(spark), Path(path), search=search, bound=bound)
+    def on_state(view: str, number: int, total: int) -> None:
+        progress(Step(f"checking {view}: state {number + 1:,} of {total:,}"))
+
+    return check_file(session(spark), Path(path), search=search, bound=bound, on_state=on_state)
 
 
 class Database:
