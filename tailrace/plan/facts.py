@@ -1,11 +1,11 @@
-"""Facts that a plan proves about its rows, whatever the tables hold: columns never NULL, exactly one row."""
+"""Facts that a plan proves about its rows, whatever the tables hold: never NULL, exactly one row, never an error."""
 
 from __future__ import annotations
 
 from sqlglot import exp
 
 from tailrace.plan.expressions import conjuncts, parse_expr, position_of
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, OneRow, Project, Scan, UnionAll, column_of
+from tailrace.plan.nodes import Aggregate, Filter, Join, Node, OneRow, Project, Scan, UnionAll, column_of, walk
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
@@ -56,6 +56,16 @@ def _excludes_null(condition: str, position: int) -> bool:
     else:
         return False
     return any(isinstance(s, exp.Column) and len(s.parts) == 1 and position_of(s) == position for s in sides)
+
+
+def may_raise(root: Node) -> bool:
+    """Whether an expression of the plan raises errors: of the user, or the check of a scalar subquery."""
+    for node in walk(root):
+        texts = node.expressions if isinstance(node, Project) else ()
+        texts = (node.condition,) if isinstance(node, Filter) else texts
+        if any("raise_error(" in text.lower() for text in texts):
+            return True
+    return False
 
 
 def has_one_row(node: Node) -> bool:

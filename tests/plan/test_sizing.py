@@ -72,7 +72,7 @@ def test_views_of_unchanged_tables_do_not_count(db: tr.Database, monkeypatch: py
     db.sql("CREATE TABLE b (id INT PRIMARY KEY, g INT)")
     db.sql("CREATE MATERIALIZED VIEW light AS SELECT id FROM a WHERE v > 1")
     db.sql("CREATE MATERIALIZED VIEW heavy AS SELECT x.id, y.id AS other FROM b x JOIN b y ON x.g = y.g")
-    inside(db).epochs.small = 20
+    inside(db).epochs.jobs.small = 20
     task_counts.clear()
     db.table("a").put_many([{"id": i, "g": 0, "v": i, "f": 0.0} for i in range(20)])
     db.refresh()

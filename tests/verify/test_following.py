@@ -58,7 +58,7 @@ def test_a_followed_view_is_the_view_at_every_cut(
     shape = Shape(tuple(c for c in TABLE.columns if c.name in names), key)
     versions = VersionedTables(base, {"t": TABLE, "u": OTHER})
 
-    def compute(tables: Mapping[str, pa.Table]) -> pa.Table:
+    def compute(tables: Mapping[str, pa.Table], time: int) -> pa.Table:
         shown = tables["t"].select(list(names))
         order = random.Random(seed).sample(range(shown.num_rows), shown.num_rows)  # as Spark gives them in any order
         return shown.take(order) if order else shown
@@ -79,7 +79,7 @@ def test_a_view_is_computed_only_if_its_tables_changed() -> None:
     shape = Shape(TABLE.columns, (0,))
     versions = VersionedTables(base, {"t": TABLE, "u": OTHER})
     follower = QueryFollower(
-        lambda tables: tables["t"], shape, versions, ["t"], lambda text: BadHistory(name="", reason=text)
+        lambda tables, time: tables["t"], shape, versions, ["t"], lambda text: BadHistory(name="", reason=text)
     )
     assert [len(list(follower.move_to(cut))) for cut in (0, 1, 2, 2, 3)] == [0, 0, 1, 0, 0]
     assert follower.computed == 2
@@ -90,7 +90,11 @@ def test_two_rows_with_one_key_are_refused() -> None:
     versions = VersionedTables(base, {"t": TABLE})
     shape = Shape(TABLE.columns[1:2], (0,))
     follower = QueryFollower(
-        lambda tables: tables["t"].select(["v"]), shape, versions, ["t"], lambda text: BadHistory(name="v", reason=text)
+        lambda tables, time: tables["t"].select(["v"]),
+        shape,
+        versions,
+        ["t"],
+        lambda text: BadHistory(name="v", reason=text),
     )
     with pytest.raises(BadHistory, match=r"1\.00"):
         follower.move_to(0)
@@ -157,6 +161,6 @@ def test_an_error_of_spark_is_one_sentence(tmp_path: Path, spark: Any, monkeypat
         raise Py4JError(text)
 
     monkeypatch.setattr(Evaluator, "_frame_of", fail)
-    with pytest.raises(BadRecording, match=r"Java heap space.*more spark\.driver\.memory") as caught:
+    with pytest.raises(BadRecording, match=r"Java heap space.*--memory") as caught:
         tr.check(tmp_path / "h", spark=spark)
     assert "\n" not in str(caught.value)

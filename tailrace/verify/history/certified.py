@@ -1,7 +1,7 @@
 """Checks histories with certificates: every view state claims a cut and must be the view at that cut.
 
     convergent   the last state     = View(base tables after the last transaction)
-    weak         each state         = View(base tables after the transactions up to its cut)
+    weak         each state         = View(base tables after the transactions up to its cut, the state's time)
     strong       cut of a state     ≤ cut of the next
     complete     every transaction is some state's cut
 
@@ -24,7 +24,7 @@ from typing import Any
 
 from tailrace.errors import BadHistory
 from tailrace.verify.equality import alike
-from tailrace.verify.history.following import BaseCursor, follow
+from tailrace.verify.history.following import BaseCursor, at_time, follow
 from tailrace.verify.history.timelines import BaseHistory, Change, Definition, Key, Rows, Value, ViewHistory
 from tailrace.verify.history.verdict import Level, ViewVerdict, Witness, format_row, format_value, shown_in
 
@@ -73,14 +73,14 @@ class _Run:
         for number, actual in enumerate(self._view.contents()):
             self._on_state(self._view.name, number, len(self.cuts))
             cut, state = self.cuts[number], self._view.states[number]
-            changed = self._follower.move_to(cut)
+            changed = self._follower.move_to(cut, state.time)
             # All states before this one are right, so rows that changed neither here nor there are equal.
             if not state.whole and all(self._is_alike(key, actual) for key in chain(changed, state.changes)):
                 continue
             expected = self._view.observed(self._follower.rows)
             if (key := self._differing_key(expected, actual)) is not None:
                 row = format_row(expected.get(*key))
-                reason = self._explain(cut, actual) or f"the view's definition gives {row} at this cut"
+                reason = self._explain(cut, state.time, actual) or f"the view's definition gives {row} at this cut"
                 shown = shown_in(self._view, number, actual.get(*key))
                 return Witness(Level.WEAK, self._view.name, *key, [shown], reason)
         return None
@@ -88,7 +88,7 @@ class _Run:
     def unconverged(self) -> Witness | None:
         """The last state, if it is not the view of the last base state."""
         *_, actual = self._view.contents()
-        self._follower.move_to(math.inf)
+        self._follower.move_to(math.inf, self._view.states[-1].time)
         expected = self._view.observed(self._follower.rows)
         if (key := self._differing_key(expected, actual)) is None:
             return None
@@ -110,7 +110,7 @@ class _Run:
         keys = dict.fromkeys([*expected, *actual])
         return next(((k,) for k in keys if not alike(expected.get(k), actual.get(k), self._tolerance)), None)
 
-    def _explain(self, cut: int, actual: Mapping[Any, Value]) -> str | None:
+    def _explain(self, cut: int, time: int | None, actual: Mapping[Any, Value]) -> str | None:
         """Explains a wrong state by a base state near its cut: part of a transaction, or one transaction more or less.
 
         Returns None if no such base state gives the wrong state.
@@ -122,17 +122,17 @@ class _Run:
         for number in (n for n in (last, following) if n is not None):
             for part in _parts([c for c in self._base.changes if c.transaction == number]):
                 rows = {**cursor.move_to(number - 1), **{change.record: change.value for change in part}}
-                if self._is_view_of({r: v for r, v in rows.items() if v is not None}, actual):
+                if self._is_view_of({r: v for r, v in rows.items() if v is not None}, time, actual):
                     names = ", ".join(format_value(change.record) for change in part)
                     return f"the state reflects only part of transaction {number}: {names}"
         for near_cut in ([] if last is None else [last - 1]) + ([] if following is None else [following]):
-            if self._is_view_of(cursor.move_to(near_cut), actual):
+            if self._is_view_of(cursor.move_to(near_cut), time, actual):
                 return f"the state is the view at cut {near_cut}, not at the cut it claims"
         return None
 
-    def _is_view_of(self, rows: Rows, actual: Mapping[Any, Value]) -> bool:
+    def _is_view_of(self, rows: Rows, time: int | None, actual: Mapping[Any, Value]) -> bool:
         self._tried += 1
-        return self._differing_key(self._view.observed(self._definition(rows)), actual) is None
+        return self._differing_key(self._view.observed(self._definition(at_time(rows, time))), actual) is None
 
 
 def _cuts(view: ViewHistory) -> Iterator[int]:

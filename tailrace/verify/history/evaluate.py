@@ -24,13 +24,15 @@ from tailrace.plan.physical.lower import lower_plan
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.recomputable import relations, require_storable
 from tailrace.plan.sql.statements import parse_query
+from tailrace.plan.sql.times import at_time, reads_time
 from tailrace.spark.failures import FAILURES, reason
 from tailrace.spark.session import is_running, session
+from tailrace.spark.type_names import type_name
 from tailrace.types import Column, quoted
 from tailrace.verify.history.history_file import Header, RecordedView
 from tailrace.verify.history.query_follower import QueryFollower
 from tailrace.verify.history.row_shapes import Shape, State
-from tailrace.verify.history.timelines import BaseHistory, Matters, Rows
+from tailrace.verify.history.timelines import TIME, BaseHistory, Matters, Rows
 from tailrace.verify.history.versions import VersionedTables
 from tailrace.verify.planned import Planned
 
@@ -41,7 +43,7 @@ _OUTSIDE_PLAN = re.compile(rf"\b({'|'.join(_OUTSIDE)})\b|\(\s*(select|with|from|
 CACHED, CACHED_ROWS = 1000, 100_000  # results kept, and view rows of all of them
 _MEMORY = (
     "The tables and the view at one cut must fit into Spark's memory:"
-    " call tailrace.check in Python with a session that has more spark.driver.memory"
+    " give it more, with --memory or SparkOptions(memory='8g')"
 )
 
 
@@ -55,7 +57,7 @@ class Evaluator:
         self._views = {v.name: v for v in header.views}
         self._reads = {v.name: self._relations_of(v) for v in header.views}
         self._plans = {v.name: self._plan(v) for v in header.views if v.plan is not None}
-        self._results: dict[tuple[str, frozenset[tuple[Any, int]]], State] = {}
+        self._results: dict[tuple[str, int, frozenset[tuple[Any, int]]], State] = {}
         self._cached_rows = 0
         self._versions: tuple[BaseHistory, VersionedTables] | None = None
         self._registered: set[str] = set()
@@ -71,13 +73,19 @@ class Evaluator:
         tables = self._tables_below(name)
         return lambda key, record, versions: record[0] in tables
 
+    def reads_time(self, name: str) -> bool:
+        """Whether the view, or a view that it reads, uses `now()` or its kin."""
+        used = [self.reads_time(source) for source in self._reads[name] if source in self._views]
+        return any(used) or reads_time(parse_query(self._views[name].sql))
+
     def compute(self, name: str, rows: Rows) -> State:
         """The view over base rows. Some results are kept: a search asks for many base states, some of them twice."""
         tables = self._tables_below(name)
         relevant = {record: row for record, row in rows.items() if record[0] in tables}
-        content = name, frozenset((record, id(row)) for record, row in relevant.items())
+        time = rows.get(TIME, 0)
+        content = name, time, frozenset((record, id(row)) for record, row in relevant.items())
         if content not in self._results:
-            self._results[content] = self._state(name, relevant)
+            self._results[content] = self._state(name, relevant, time)
             self._cached_rows += len(self._results[content])
             while len(self._results) > CACHED or (self._cached_rows > CACHED_ROWS and len(self._results) > 1):
                 self._cached_rows -= len(self._results.pop(next(iter(self._results))))
@@ -88,8 +96,8 @@ class Evaluator:
         if self._versions is None or self._versions[0] is not base:
             self._versions = base, VersionedTables(base, self._tables)
 
-        def compute(tables: Mapping[str, pa.Table]) -> pa.Table:
-            return self._run(name, tables)
+        def compute(tables: Mapping[str, pa.Table], time: int) -> pa.Table:
+            return self._run(name, tables, time)
 
         def not_unique(key: str) -> TailraceError:
             return self._not_unique(name, key)
@@ -97,11 +105,12 @@ class Evaluator:
         tables = self._tables_below(name)
         return QueryFollower(compute, self.shapes[name], self._versions[1], tables, not_unique)
 
-    def _state(self, name: str, rows: Rows) -> State:
+    def _state(self, name: str, rows: Rows, time: int) -> State:
         rows_by_table: dict[str, list[Any]] = {table: [] for table in self._tables_below(name)}
         for (table, _), row in rows.items():
             rows_by_table[table].append(row)
-        result = self._run(name, {t: _columns(self._tables[t], content) for t, content in rows_by_table.items()})
+        tables = {table: _columns(self._tables[table], content) for table, content in rows_by_table.items()}
+        result = self._run(name, tables, time)
         columns = [column.to_pylist() for column in result.columns]
         try:
             return self.shapes[name].build_state(zip(*columns, strict=True))
@@ -111,11 +120,11 @@ class Evaluator:
     def _not_unique(self, name: str, key: str) -> TailraceError:
         return self._refuse(f"the key of view {name!r} is not unique: two rows have the key {key}")
 
-    def _run(self, name: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    def _run(self, name: str, tables: Mapping[str, pa.Table], time: int) -> pa.Table:
         """The view's rows over these tables. Spark keeps nothing of the tables afterwards."""
         try:
             frames = {table: _frame(self._spark, self._tables[table], rows) for table, rows in tables.items()}
-            return self._frame_of(name, frames).toArrow()
+            return self._frame_of(name, frames, time).toArrow()
         except FAILURES as error:
             is_lost = not is_running(self._spark) or "OutOfMemoryError" in str(error)
             hint = f". {_MEMORY}" if is_lost else ""
@@ -130,17 +139,17 @@ class Evaluator:
                 self._spark.catalog.dropTempView(name)
         self._registered.clear()
 
-    def _frame_of(self, name: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    def _frame_of(self, name: str, frames: Mapping[str, DataFrame], time: int) -> DataFrame:
         if name in self._plans:
-            return Planned(self._spark, frames).frame(self._plans[name])
-        return self._query(name, frames)
+            return Planned(self._spark, frames, time).frame(self._plans[name])
+        return self._query(name, frames, time)
 
-    def _query(self, name: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    def _query(self, name: str, frames: Mapping[str, DataFrame], time: int) -> DataFrame:
         for source in self._reads[name]:
-            frame = frames[source] if source in frames else self._query(source, frames)
+            frame = frames[source] if source in frames else self._query(source, frames, time)
             frame.createOrReplaceTempView(quoted(source))
             self._registered.add(source)
-        return self._spark.sql(self._views[name].sql)
+        return self._spark.sql(at_time(self._views[name].sql, time))
 
     def _tables_below(self, name: str) -> set[str]:
         """The tables that a view reads, directly or through other views."""
@@ -170,8 +179,8 @@ class Evaluator:
 
     def _shape(self, view: RecordedView, empty: Mapping[str, DataFrame]) -> Shape:
         try:
-            schema = self._query(view.name, empty).schema
-            columns = tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
+            schema = self._query(view.name, empty, 0).schema
+            columns = tuple(Column(f.name, type_name(f.dataType)) for f in schema)
             require_storable(columns)
         except (PySparkException, TailraceError) as error:
             raise self._refuse(f"the SQL of view {view.name!r} is invalid: {str(error).splitlines()[0]}") from None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from tailrace.verify.history.timelines import BaseHistory, Change, Definition, Rows, Value
+from tailrace.verify.history.timelines import TIME, BaseHistory, Change, Definition, Rows, Value
 
 
 class Follower(Protocol):
@@ -24,8 +24,8 @@ class Follower(Protocol):
     def rows(self) -> Mapping[Any, Value]:
         """The view's rows at the cut. The mapping changes with the next move."""
 
-    def move_to(self, cut: float) -> Iterable[Any]:
-        """Moves to another cut. Returns the keys of all rows that may be different there."""
+    def move_to(self, cut: float, time: int | None = None) -> Iterable[Any]:
+        """Moves to another cut and time (`ViewState.time`). Returns the keys of rows that may be different there."""
 
 
 @runtime_checkable
@@ -38,6 +38,11 @@ class Followed(Protocol):
 def follow(definition: Definition, base: BaseHistory) -> Follower:
     """A follower of the view over these base tables, before the first cut."""
     return definition.follow(base) if isinstance(definition, Followed) else _FunctionFollower(definition, base)
+
+
+def at_time(rows: Rows, time: int | None) -> Rows:
+    """The base rows, and the time at which the view is computed if it is known."""
+    return rows if time is None else {**rows, TIME: time}
 
 
 class BaseCursor:
@@ -84,10 +89,12 @@ class _FunctionFollower:
         self._definition, self._cursor = definition, BaseCursor(base)
         self.rows: Mapping[Any, Value] = {}
         self.computed = 0
+        self._time: int | None = None
 
-    def move_to(self, cut: float) -> Iterable[Any]:
-        if self.computed and not self._cursor.would_move(cut):
+    def move_to(self, cut: float, time: int | None = None) -> Iterable[Any]:
+        if self.computed and not self._cursor.would_move(cut) and time == self._time:
             return ()
-        before, self.rows = self.rows, self._definition(self._cursor.move_to(cut))
+        self._time = time
+        before, self.rows = self.rows, self._definition(at_time(self._cursor.move_to(cut), time))
         self.computed += 1
         return {**before, **self.rows}.keys()

@@ -20,8 +20,8 @@ from tailrace.errors import TailraceError
 from tailrace.verify.history.row_shapes import Bag, Shape, State
 from tailrace.verify.history.versions import VersionCursor, VersionedTables
 
-Compute = Callable[[Mapping[str, pa.Table]], pa.Table]
-"""From the rows of each table to the view's rows."""
+Compute = Callable[[Mapping[str, pa.Table], int], pa.Table]
+"""From the rows of each table and the time to the view's rows."""
 
 
 class QueryFollower:
@@ -45,14 +45,14 @@ class QueryFollower:
         self.rows: State = {}
         self.computed = 0
 
-    def move_to(self, cut: float) -> Iterable[str]:
+    def move_to(self, cut: float, time: int | None = None) -> Iterable[str]:
         number = self._base.number(cut)
-        at = [self._base[name].changes_before(number) for name in self._tables]
+        at = [time or 0, *(self._base[name].changes_before(number) for name in self._tables)]
         if at == self._at:
             return ()
         self._at = at
         before = self._result
-        result = self._compute({name: cursor.move_to(number) for name, cursor in self._cursors.items()})
+        result = self._compute({name: cursor.move_to(number) for name, cursor in self._cursors.items()}, time or 0)
         self._result = result.rename_columns(self._codec.schema.names).cast(self._codec.schema)
         self.computed += 1
         return self._apply(_difference(self._codec, before, self._result))
