@@ -10,7 +10,7 @@ import pytest
 
 import tailrace as tr
 from tailrace.database.inside import inside
-from tailrace.epochs import protocol
+from tailrace.epochs import jobs
 from tailrace.plan.physical.sizing import SMALL, Cost, fits_one_task
 
 QUERIES = {
@@ -62,13 +62,13 @@ def test_most_operations_for_one_task(costs: list[Cost], most: int) -> None:
 
 def test_views_of_unchanged_tables_do_not_count(db: tr.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     task_counts: list[int] = []
-    original = protocol.Stages
+    original = jobs.Stages
 
     def spied(*given: Any) -> Any:
         task_counts.append(given[2])
         return original(*given)
 
-    monkeypatch.setattr(protocol, "Stages", spied)
+    monkeypatch.setattr(jobs, "Stages", spied)
     db.sql("CREATE TABLE b (id INT PRIMARY KEY, g INT)")
     db.sql("CREATE MATERIALIZED VIEW light AS SELECT id FROM a WHERE v > 1")
     db.sql("CREATE MATERIALIZED VIEW heavy AS SELECT x.id, y.id AS other FROM b x JOIN b y ON x.g = y.g")
