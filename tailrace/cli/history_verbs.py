@@ -74,8 +74,14 @@ def check(
       tailrace check history.arrow
       tailrace check history.arrow --json
     """
-    with terminal.console(stderr=True).status("checking"):
-        checked = tailrace.check(file, search=search, bound=bound, spark=spark_options())
+    with terminal.console(stderr=True).status("checking") as status:
+        checked = tailrace.check(
+            file,
+            search=search,
+            bound=bound,
+            spark=spark_options(),
+            progress=lambda step: status.update(str(step)),
+        )
     if as_json:
         terminal.print_json(_to_json(checked))
     else:

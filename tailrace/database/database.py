@@ -100,19 +100,24 @@ def check(
     search: bool = False,
     bound: int = BOUND,
     spark: SparkSession | SparkOptions | None = None,
+    progress: OnStep = ignore_step,
 ) -> Checked:
     """Check a recording: the consistency level that each view reached, and why it did not reach a higher one.
 
     search   ignore recorded cuts; search for base states that explain the recorded view states
     bound    maximum number of base states to try per view in that search; each costs a query
     spark    the Spark session to use, or the options to start one, as in `open`
+    progress called with each step: the view and the state that is checked
     """
     from tailrace.spark.failures import translated
     from tailrace.verify.history.check_file import check_file
 
+    def on_state(view: str, number: int, total: int) -> None:
+        progress(Step(f"checking {view}: state {number + 1:,} of {total:,}"))
+
     started = _session(spark)
     with translated(lambda: started):
-        return check_file(started, Path(path), search=search, bound=bound)
+        return check_file(started, Path(path), search=search, bound=bound, on_state=on_state)
 
 
 def _session(given: SparkSession | SparkOptions | None) -> SparkSession:

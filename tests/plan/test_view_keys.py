@@ -100,7 +100,8 @@ def test_a_view_is_read_and_maintained_by_its_small_key(tmp_path: Path, spark: A
     with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30, durable=False) as db:
         db.sql("CREATE TABLE orders (id INT PRIMARY KEY, cust INT, price INT)")
         db.sql("CREATE TABLE customers (cust INT PRIMARY KEY, name STRING)")
-        inside(db).epochs.small = -1 if spread else inside(db).epochs.small
+        if spread:
+            inside(db).epochs.jobs.small = -1
         db.table("customers").put_many([{"cust": i, "name": f"c{i}"} for i in range(4)])
         db.table("orders").put_many([{"id": i, "cust": i % 4, "price": i} for i in range(20)])
         db.sql(

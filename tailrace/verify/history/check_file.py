@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tailrace.codec import text
 from tailrace.delta import WEIGHT
 from tailrace.verify.equality import TOLERANCE
+from tailrace.verify.history.certified import OnState
 from tailrace.verify.history.checker import check
 from tailrace.verify.history.evaluate import Evaluator
 from tailrace.verify.history.history_file import Line, Reader, RecordedView
@@ -36,7 +37,14 @@ class Checked:
         return self.verdict.level >= Level.STRONG and self.verdict.snapshot is not False
 
 
-def check_file(spark: SparkSession, path: Path, *, search: bool = False, bound: int = BOUND) -> Checked:
+def check_file(
+    spark: SparkSession,
+    path: Path,
+    *,
+    search: bool = False,
+    bound: int = BOUND,
+    on_state: OnState = lambda view, number, total: None,
+) -> Checked:
     """Checks a recording: by its cuts if all states have one and `search` is false, otherwise by search."""
     reader = Reader(path)
     evaluator = Evaluator(spark, reader.header, reader.refused)
@@ -49,7 +57,16 @@ def check_file(spark: SparkSession, path: Path, *, search: bool = False, bound: 
         raise reader.refused(reason)
     definitions = {view.name: evaluator.definition(view.name) for view in views}
     matters = {view.name: evaluator.matters(view.name) for view in views}
-    verdict = check(base, views, definitions, certificates=certified, bound=bound, tolerance=TOLERANCE, matters=matters)
+    verdict = check(
+        base,
+        views,
+        definitions,
+        certificates=certified,
+        bound=bound,
+        tolerance=TOLERANCE,
+        matters=matters,
+        on_state=on_state,
+    )
     transactions = {change.transaction for change in base.changes}
     return Checked(str(path), verdict, certified, len(histories.epochs), len(transactions))
 

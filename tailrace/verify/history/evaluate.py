@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -23,19 +25,26 @@ from tailrace.plan.sql import functions
 from tailrace.plan.sql.recomputable import relations, require_storable
 from tailrace.plan.sql.statements import parse_query
 from tailrace.plan.sql.times import at_time, reads_time
-from tailrace.spark.session import session
+from tailrace.spark.failures import FAILURES, reason
+from tailrace.spark.session import is_running, session
 from tailrace.spark.type_names import type_name
 from tailrace.types import Column, quoted
 from tailrace.verify.history.history_file import Header, RecordedView
+from tailrace.verify.history.query_follower import QueryFollower
 from tailrace.verify.history.row_shapes import Shape, State
-from tailrace.verify.history.timelines import TIME, Definition, Matters, Rows
+from tailrace.verify.history.timelines import TIME, BaseHistory, Matters, Rows
+from tailrace.verify.history.versions import VersionedTables
 from tailrace.verify.planned import Planned
 
 # Unsafe otherwise: a recording may come from anywhere, so its SQL may read only its own tables and must not run code or
 # open files. The planner never leaves subqueries in a plan's expressions, so a plan that has one is forged.
 _OUTSIDE = ("java_method", "reflect", "try_reflect", "identifier")
 _OUTSIDE_PLAN = re.compile(rf"\b({'|'.join(_OUTSIDE)})\b|\(\s*(select|with|from|table|values)\b|/\*|--", re.I)
-CACHED = 1000  # results kept
+CACHED, CACHED_ROWS = 1000, 100_000  # results kept, and view rows of all of them
+_MEMORY = (
+    "The tables and the view at one cut must fit into Spark's memory:"
+    " give it more, with --memory or SparkOptions(memory='8g')"
+)
 
 
 class Evaluator:
@@ -49,24 +58,15 @@ class Evaluator:
         self._reads = {v.name: self._relations_of(v) for v in header.views}
         self._plans = {v.name: self._plan(v) for v in header.views if v.plan is not None}
         self._results: dict[tuple[str, int, frozenset[tuple[Any, int]]], State] = {}
-        empty = {name: _frame(self._spark, table, []) for name, table in self._tables.items()}
+        self._cached_rows = 0
+        self._versions: tuple[BaseHistory, VersionedTables] | None = None
+        self._registered: set[str] = set()
+        empty = {name: _frame(self._spark, t, t.schema.empty_table()) for name, t in self._tables.items()}
         self.shapes = {v.name: self._shape(v, empty) for v in header.views if v.recorded}
 
-    def definition(self, name: str) -> Definition:
+    def definition(self, name: str) -> ViewQuery:
         """The view as a function of base rows."""
-        tables = self._tables_below(name)
-
-        def compute(rows: Rows) -> State:
-            relevant = {record: row for record, row in rows.items() if record[0] in tables}
-            time = rows.get(TIME, 0)
-            content = name, time, frozenset((record, id(row)) for record, row in relevant.items())
-            if content not in self._results:
-                if len(self._results) >= CACHED:
-                    self._results.pop(next(iter(self._results)))
-                self._results[content] = self._compute(name, relevant, time)
-            return self._results[content]
-
-        return compute
+        return ViewQuery(self, name)
 
     def matters(self, name: str) -> Matters:
         """Which base records a view can depend on: those of its tables."""
@@ -78,20 +78,66 @@ class Evaluator:
         used = [self.reads_time(source) for source in self._reads[name] if source in self._views]
         return any(used) or reads_time(parse_query(self._views[name].sql))
 
-    def _compute(self, name: str, rows: Rows, time: int) -> State:
+    def compute(self, name: str, rows: Rows) -> State:
+        """The view over base rows. Some results are kept: a search asks for many base states, some of them twice."""
+        tables = self._tables_below(name)
+        relevant = {record: row for record, row in rows.items() if record[0] in tables}
+        time = rows.get(TIME, 0)
+        content = name, time, frozenset((record, id(row)) for record, row in relevant.items())
+        if content not in self._results:
+            self._results[content] = self._state(name, relevant, time)
+            self._cached_rows += len(self._results[content])
+            while len(self._results) > CACHED or (self._cached_rows > CACHED_ROWS and len(self._results) > 1):
+                self._cached_rows -= len(self._results.pop(next(iter(self._results))))
+        return self._results[content]
+
+    def follow(self, name: str, base: BaseHistory) -> QueryFollower:
+        """The view from cut to cut of a history."""
+        if self._versions is None or self._versions[0] is not base:
+            self._versions = base, VersionedTables(base, self._tables)
+
+        def compute(tables: Mapping[str, pa.Table], time: int) -> pa.Table:
+            return self._run(name, tables, time)
+
+        def not_unique(key: str) -> TailraceError:
+            return self._not_unique(name, key)
+
+        tables = self._tables_below(name)
+        return QueryFollower(compute, self.shapes[name], self._versions[1], tables, not_unique)
+
+    def _state(self, name: str, rows: Rows, time: int) -> State:
         rows_by_table: dict[str, list[Any]] = {table: [] for table in self._tables_below(name)}
         for (table, _), row in rows.items():
             rows_by_table[table].append(row)
-        frames = {table: _frame(self._spark, self._tables[table], content) for table, content in rows_by_table.items()}
-        try:
-            result = self._frame_of(name, frames, time).toArrow()
-        except PySparkException as error:
-            raise self._refuse(f"Spark cannot compute view {name!r}: {str(error).splitlines()[0]}") from error
+        tables = {table: _columns(self._tables[table], content) for table, content in rows_by_table.items()}
+        result = self._run(name, tables, time)
         columns = [column.to_pylist() for column in result.columns]
         try:
             return self.shapes[name].build_state(zip(*columns, strict=True))
         except ValueError as error:
-            raise self._refuse(f"the key of view {name!r} is not unique: {error}") from None
+            raise self._not_unique(name, str(error)) from None
+
+    def _not_unique(self, name: str, key: str) -> TailraceError:
+        return self._refuse(f"the key of view {name!r} is not unique: two rows have the key {key}")
+
+    def _run(self, name: str, tables: Mapping[str, pa.Table], time: int) -> pa.Table:
+        """The view's rows over these tables. Spark keeps nothing of the tables afterwards."""
+        try:
+            frames = {table: _frame(self._spark, self._tables[table], rows) for table, rows in tables.items()}
+            return self._frame_of(name, frames, time).toArrow()
+        except FAILURES as error:
+            is_lost = not is_running(self._spark) or "OutOfMemoryError" in str(error)
+            hint = f". {_MEMORY}" if is_lost else ""
+            raise self._refuse(f"Spark cannot compute view {name!r}: {reason(error)}{hint}") from None
+        finally:
+            self._forget_relations()
+
+    def _forget_relations(self) -> None:
+        """Drops the temporary views, which hold the rows of the tables in the JVM's memory."""
+        with suppress(*FAILURES):  # the JVM may be gone; the error of the query says so
+            for name in self._registered:
+                self._spark.catalog.dropTempView(name)
+        self._registered.clear()
 
     def _frame_of(self, name: str, frames: Mapping[str, DataFrame], time: int) -> DataFrame:
         if name in self._plans:
@@ -102,6 +148,7 @@ class Evaluator:
         for source in self._reads[name]:
             frame = frames[source] if source in frames else self._query(source, frames, time)
             frame.createOrReplaceTempView(quoted(source))
+            self._registered.add(source)
         return self._spark.sql(at_time(self._views[name].sql, time))
 
     def _tables_below(self, name: str) -> set[str]:
@@ -143,7 +190,25 @@ class Evaluator:
         return Shape(columns, None if view.key is None else tuple(names.index(k) for k in view.key))
 
 
-def _frame(spark: SparkSession, table: TableDef, rows: list[Any]) -> DataFrame:
+@dataclass(frozen=True)
+class ViewQuery:
+    """A view as a function of base rows, and from cut to cut of a history."""
+
+    evaluator: Evaluator
+    name: str
+
+    def __call__(self, rows: Rows) -> State:
+        return self.evaluator.compute(self.name, rows)
+
+    def follow(self, base: BaseHistory) -> QueryFollower:
+        return self.evaluator.follow(self.name, base)
+
+
+def _columns(table: TableDef, rows: list[Any]) -> pa.Table:
     columns = [pa.array([row[f.name] for row in rows], f.type) for f in table.schema]
-    frame = spark.createDataFrame(pa.Table.from_arrays(columns, schema=table.schema))
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _frame(spark: SparkSession, table: TableDef, rows: pa.Table) -> DataFrame:
+    frame = spark.createDataFrame(rows)
     return frame.selectExpr(*(f"CAST(`{c.name}` AS {c.type}) AS `{c.name}`" for c in table.columns))

@@ -78,7 +78,7 @@ class Shape:
         return {c.name: value for c, value in zip(self.columns, row, strict=True)}
 
     def build_state(self, rows: Iterable[Sequence[Any]]) -> State:
-        """The state of a view with these rows. Raises ValueError if two rows have the same key."""
+        """The state of a view with these rows. If two rows have the same key, raises ValueError with its text."""
         bag = Bag(self)
         by_key: State = {}
         for row in map(self.to_plain, rows):
@@ -86,7 +86,7 @@ class Shape:
             if self.key is None:
                 bag.add(row)
             elif record in by_key:
-                raise ValueError(f"two rows have the key {record}")
+                raise ValueError(record)
             else:
                 by_key[record] = self.named(row)
         return by_key if self.key is not None else {record: bag.value(record) for record in bag.records}
@@ -99,9 +99,9 @@ class Bag:
     shape: Shape
     records: dict[str, dict[str, tuple[tuple[Any, ...], int]]] = field(default_factory=dict)
 
-    def add(self, row: Sequence[Any]) -> None:
-        """Adds one copy of the row."""
-        self.put(row, self._rows_of(row).get(text.to_json(row), ((), 0))[1] + 1)
+    def add(self, row: Sequence[Any], copies: int = 1) -> None:
+        """Adds copies of the row; a negative number removes them."""
+        self.put(row, self._rows_of(row).get(text.to_json(row), ((), 0))[1] + copies)
 
     def put(self, row: Sequence[Any], weight: int) -> None:
         """Sets the number of copies of the row."""
