@@ -15,14 +15,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import NESTED, SCALARS, columns, tuples, values
+from strategies import KINDS, NESTED, SCALARS, columns, tuples, values
 
 from tailrace.codec.arrays import normalise
 from tailrace.codec.keys import Direction, KeyCodec
 from tailrace.errors import Unsupported
 
 some_scalars = st.lists(st.sampled_from(SCALARS), min_size=1, max_size=4)
-some_types = st.lists(st.sampled_from(SCALARS + NESTED), max_size=4)
+some_types = st.lists(st.sampled_from(SCALARS + NESTED) | KINDS, max_size=4)
 
 
 def encode(kinds: list[pa.DataType], rows: list[tuple[Any, ...]]) -> list[bytes]:

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import NESTED, SCALARS, bits, columns, tuples, values
+from strategies import KINDS, NESTED, SCALARS, bits, columns, tuples, values
 
 from tailrace.codec.rows import RowCodec
 from tailrace.errors import Corrupt, Unsupported
 
-some_types = st.lists(st.sampled_from(SCALARS + NESTED), max_size=10)
+some_types = st.lists(st.sampled_from(SCALARS + NESTED) | KINDS, max_size=8)
 
 
 def schema(kinds: list[pa.DataType]) -> pa.Schema:
