@@ -10,6 +10,8 @@ import time
 from contextlib import AbstractContextManager
 from typing import Any
 
+import pyarrow as pa
+
 from tailrace.codec.schema import TableDef
 from tailrace.errors import Corrupt
 from tailrace.store.base import Cut
@@ -17,9 +19,10 @@ from tailrace.store.inspection import UNREADABLE, Mark, Repairs
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.environment import Environment
 from tailrace.store.lmdb.scratch import scratch
-from tailrace.store.lmdb.shard import Undo, decode_mark, encode_mark, state_prefix, undo_epochs, undo_keys
+from tailrace.store.lmdb.shard import LmdbShard, decode_mark, encode_mark, state_prefix
 from tailrace.store.lmdb.store import LmdbStore, transaction_key
 from tailrace.store.lmdb.structure import LAST_EPOCH, LmdbInspection
+from tailrace.store.lmdb.undo import undo_epochs, undo_keys
 
 
 class LmdbRepairs(Repairs):
@@ -29,11 +32,11 @@ class LmdbRepairs(Repairs):
     def roll_back(self, epoch: int) -> list[tuple[int, int]]:
         damaged: list[tuple[int, int]] = []
         for index in range(self._store.shards):
-            environment = self._store.shard(index).environment
-            with environment.write() as txn:
-                marks = txn.cursor(environment.databases["marks"])
+            shard = self._store.shard(index)
+            with shard.environment.write() as txn:
+                marks = txn.cursor(shard.environment.databases["marks"])
                 states = [int.from_bytes(key) for key, value in marks.iternext() if _is_applied(value, epoch)]
-                damaged += [(index, state) for state in states if not _roll_back(txn, environment, state, epoch)]
+                damaged += [(index, state) for state in states if not _roll_back(txn, shard, state, epoch)]
         return damaged
 
     def reset_state(self, shard: int, state: int, committed: int) -> None:
@@ -76,21 +79,19 @@ def _is_applied(value: bytes, epoch: int) -> bool:
     return mark is not None and mark.applied == epoch
 
 
-def _roll_back(txn: Any, environment: Environment, state: int, epoch: int) -> bool:
+def _roll_back(txn: Any, shard: LmdbShard, state: int, epoch: int) -> bool:
     """Rolls back one state. Returns False, and keeps the epoch's values, if its undo record is damaged."""
-    data, undo_db = environment.databases["data"], environment.databases["undo"]
+    environment = shard.environment
     try:
-        undo = Undo(txn, undo_db, state, epoch)
+        undo = shard.undo(txn, state, epoch)
         undo.check_complete()
-        olds = list(undo.items())
+        olds = dict(undo.items())
     except UNREADABLE:
         olds = None
-    for key, old in olds or ():
-        if old is None:
-            txn.delete(state_prefix(state) + key, db=data)
-        else:
-            txn.put(state_prefix(state) + key, old, db=data)
-    _remove_undo(txn, undo_db, state, epoch)
+    if olds:
+        keys, values = (pa.array([e[i] for e in sorted(olds.items())], pa.large_binary()) for i in (0, 1))
+        shard.put(txn, state, keys, values)
+    _remove_undo(txn, environment.databases["undo"], state, epoch)
     mark = decode_mark(txn.get(state_prefix(state), db=environment.databases["marks"]))
     oldest = mark.oldest if mark is not None and olds is not None else epoch - 1
     _write_mark(txn, environment, state, epoch - 1, min(oldest, epoch - 1))
