@@ -20,6 +20,7 @@ from tailrace.errors import NotCapable
 from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.inspection import Inspection, Repairs
 from tailrace.store.key_limit import KeyLimit
+from tailrace.store.sizes import Sizes
 from tailrace.store.store_ref import StoreRef
 
 if TYPE_CHECKING:
@@ -174,10 +175,10 @@ class Shard(ABC):
 
     @abstractmethod
     def apply(self, epoch: int, writes: Sequence[Write], keep: int, term: int = 0) -> bool:
-        """Applies an epoch's writes in one transaction, except to states that already have the epoch.
+        """Applies an epoch's writes, except to states that already have the epoch.
 
-        Drops undo records of epochs up to `keep`. Returns whether anything was written. Raises `Fenced` if the writer's
-        term was fenced off.
+        The write of each state is applied in one transaction. Drops undo records of epochs up to `keep`. Returns
+        whether anything was written. Raises `Fenced` if the writer's term was fenced off.
         """
 
     @abstractmethod
@@ -349,6 +350,10 @@ class Store(ABC):
         """Deletes a state in all shards."""
         for index in range(self.shards):
             self.shard(index).drop(state)
+
+    @abstractmethod
+    def sizes(self) -> Sizes:
+        """How much disk space each part takes. Cheap: reads counters and samples, not the data."""
 
     @abstractmethod
     def sync(self) -> None:

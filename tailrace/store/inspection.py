@@ -26,10 +26,14 @@ UNREADABLE = (TailraceError, pa.ArrowException, OSError, EOFError, struct.error,
 
 
 class Mark(NamedTuple):
-    """The last epoch applied to a state in a shard, and the oldest epoch still readable."""
+    """The last epoch applied to a state in a shard, the oldest epoch still readable, and the number of entries.
+
+    The number is None if it is unknown: in stores of format 2, and after a repair.
+    """
 
     applied: int
     oldest: int
+    entries: int | None = None
 
 
 @dataclass(frozen=True)

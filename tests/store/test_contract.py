@@ -309,6 +309,34 @@ def test_many_undo_chunks(store: Store) -> None:
         assert list(snapshot.scan(3)) == []
 
 
+def test_sizes_add_up_and_follow_what_is_stored(store: Store) -> None:
+    empty = store.sizes()
+    assert (empty.tables, empty.states, empty.log) == ({}, {}, 0)
+    assert empty.total == empty.used + empty.free
+    Table(store, ITEMS).put_many([{"id": i, "tag": "x" * 50, "v": i} for i in range(4_000)])
+    Table(store, PAIRS).put_many([{"a": "x" * 50, "b": i, "v": 0.5} for i in range(1_000)])
+    keys = [b"%06d" % i for i in range(6_000)]
+    shard = store.shard(0)
+    shard.apply(
+        1, [Write.of(n, keys[:count], keys[:count], [None] * count) for n, count in ((7, 6_000), (9, 2_000))], 0
+    )
+    full = store.sizes()
+    assert full.tables.keys() == {1, 2}
+    assert full.states.keys() == {7, 9}
+    assert 2 < full.tables[1] / full.tables[2] < 3  # fewer rows, but with longer keys
+    assert 2.5 < full.states[7] / full.states[9] < 3.5
+    assert full.log > 4_000 * 50
+    assert full.undo > empty.undo
+    shard.apply(2, [Write.of(7, keys[3_000:], [None] * 3_000, keys[3_000:])], 1)
+    store.drop_state(9)
+    store.trim(store.newest_cut())
+    emptier = store.sizes()
+    assert emptier.states.keys() == {7}
+    assert emptier.log == 0
+    assert emptier.free > full.free
+    assert emptier.total == emptier.used + emptier.free >= full.total
+
+
 def test_writers_in_many_threads_lose_nothing(store: Store) -> None:
     items = Table(store, ITEMS)
 

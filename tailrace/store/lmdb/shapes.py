@@ -8,7 +8,8 @@ The numbers, weights and lengths in a value have a fixed width, and most of thei
 used for every write that it fits. If a write has another byte that is not zero, a wider shape is added. Values of one
 write get one shape, so values of one length stay that way and are packed as a matrix. Shape 0 keeps every byte.
 
-Stores of format 2 have no shapes: their values are stored as they are (`packed` is False).
+A damaged value is read as an empty one, which every codec of values refuses. So a reader gets an error that says what
+is damaged, and an audit can name it and go on. Stores of format 2 have no shapes: their values are stored as they are.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ import pyarrow as pa
 
 from tailrace.codec import arrays
 from tailrace.codec.arrays import Vector
-from tailrace.errors import Corrupt
 
 WIDEST = 128  # a shape covers at most that many bytes; later ones are mostly text
 MOST = 255  # shapes of a state, whose number is one byte
@@ -84,7 +84,7 @@ class Shape:
         cells = _matrix_cells(stored)
         return cells if tails is None else arrays.join_cells([cells, tails])
 
-    def unpack(self, stored: Vector) -> Vector:
+    def unpack_heads(self, stored: Vector) -> Vector:
         """The inverse for heads: the first `width` bytes of each value."""
         heads = np.zeros((len(stored), self.width), np.uint8)
         for start, end, at in self._runs:
@@ -102,6 +102,7 @@ class Shape:
 
 
 WHOLE = Shape(0, 0, ())
+DAMAGED = bytes([0])  # an empty value, packed
 
 
 @lru_cache(maxsize=65_536)
@@ -117,22 +118,15 @@ class Shapes:
 
     def __init__(self, txn: Any, db: Any, state: int) -> None:
         self._txn, self._db, self._state = txn, db, state
-        self._known = {0: WHOLE}
+        self._known: dict[int, Shape | None] = {0: WHOLE}
         with txn.cursor(db) as cursor:
             more = cursor.set_range(_KEY.pack(state, 0))
             while more and (key := bytes(cursor.key()))[:4] == _KEY.pack(state, 0)[:4]:
-                if (shape := _decode_shape(key[-1], bytes(cursor.value()))) is None:
-                    raise self._damaged(f"shape {key[-1]} is unreadable")
-                self._known[key[-1]] = shape
+                self._known[key[-1]] = _decode_shape(key[-1], bytes(cursor.value()))
                 more = cursor.next()
-
-    def _damaged(self, reason: str) -> Corrupt:
-        return Corrupt(where=f"state {self._state}", reason=reason)
 
     def pack(self, values: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
         """Stored forms of values, none of them NULL. Adds a shape to the state if its newest one does not fit."""
-        if not len(values):
-            return values
         width = arrays.cell_width(values)
         if width is not None and width <= WIDEST:
             heads = arrays.cell_matrix(values, width)
@@ -146,41 +140,32 @@ class Shapes:
 
     def _choose(self, heads: Vector) -> Shape:
         live = np.bitwise_or.reduce(heads, axis=0) != 0
-        newest = self._known[max(self._known)]
-        if newest.number and newest.fits(live):
-            return newest
-        if newest.number:
+        last = max(self._known)
+        newest = self._known[last]
+        if last and newest is not None:
+            if newest.fits(live):
+                return newest
             live = live[: newest.width]
             live = live | np.array(newest.kept[: len(live)], bool)
-        if newest.number == MOST or not len(live):
+        if last == MOST or not len(live):
             return WHOLE
-        shape = Shape(newest.number + 1, len(live), tuple(live.tolist()))
+        shape = Shape(last + 1, len(live), tuple(live.tolist()))
         self._txn.put(_KEY.pack(self._state, shape.number), shape.encode(), db=self._db)
         self._known[shape.number] = shape
         return shape
 
-    def _shape(self, number: int) -> Shape:
-        if number not in self._known:
-            raise self._damaged(f"a value has the unknown shape {number}")
-        return self._known[number]
-
-    def unpack_one(self, stored: bytes) -> bytes:
-        if not stored:
-            raise self._damaged("an empty value")
-        shape = self._shape(stored[0])
-        if len(stored) < shape.head:
-            raise self._damaged("a value is shorter than its shape")
-        return shape.unpack_one(stored)
+    def _unpack_one(self, stored: bytes) -> bytes:
+        shape = self._known.get(stored[0]) if stored else None
+        return b"" if shape is None or len(stored) < shape.head else shape.unpack_one(stored)
 
     def unpack(self, stored: Sequence[bytes]) -> list[bytes]:
         """The values of stored forms."""
         if len(stored) <= FEW:
-            return [self.unpack_one(value) for value in stored]
+            return [self._unpack_one(value) for value in stored]
+        if not all(stored):
+            stored = [value or DAMAGED for value in stored]
         cells = pa.array(stored, pa.large_binary())
-        edges = arrays.offsets(cells)
-        if not np.diff(edges).all():
-            raise self._damaged("an empty value")
-        numbers = np.frombuffer(arrays.content(cells), np.uint8)[edges[:-1]]
+        numbers = np.frombuffer(arrays.content(cells), np.uint8)[arrays.offsets(cells)[:-1]]
         if (numbers == numbers[0]).all():
             return self._unpack_alike(cells, int(numbers[0]))
         values: list[bytes] = [b""] * len(stored)
@@ -192,11 +177,11 @@ class Shapes:
 
     def _unpack_alike(self, cells: pa.LargeBinaryArray, number: int) -> list[bytes]:
         """The values of stored forms of one shape."""
-        shape, edges = self._shape(number), arrays.offsets(cells)
+        shape, edges = self._known.get(number), arrays.offsets(cells)
         lengths = np.diff(edges)
-        if lengths.min() < shape.head:
-            raise self._damaged("a value is shorter than its shape")
-        parts = [_matrix_cells(shape.unpack(_heads(cells, edges, shape.head)))]
+        if shape is None or lengths.min() < shape.head:
+            return [self._unpack_one(value) for value in cells.to_pylist()]
+        parts = [_matrix_cells(shape.unpack_heads(_heads(cells, edges, shape.head)))]
         if lengths.max() > shape.head:
             parts.append(arrays.drop_prefix(cells, shape.head))
         values: list[bytes] = arrays.join_cells(parts).to_pylist()

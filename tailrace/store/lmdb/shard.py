@@ -3,7 +3,7 @@
     data     state, key      → value, packed (`shapes.py`)
     shapes   state, number   → a shape of the state's values
     undo     state, epoch    → the values that an epoch replaced (`undo.py`)
-    marks    state           → last epoch applied, oldest epoch still readable
+    marks    state           → last epoch applied, oldest epoch still readable, number of entries
     fence    "term"          → oldest term of the epoch lock whose writes are accepted
 
 `at(epoch)` overlays the undo records of all later epochs on the data; for a key in several of them the earliest wins.
@@ -39,22 +39,26 @@ DATABASES = ("data", "undo", "marks", "fence", "shapes")
 # frees only two transactions later. So a large epoch is applied in several, or half of the file would be free pages.
 BUDGET_SHARE, SMALLEST_BUDGET = 16, 1024
 RUN = 4096  # values that are unpacked at once
+FEW = 64  # entries of a write whose size does not matter
 # Serialises puts of all threads: every put releases Python's interpreter lock, so concurrent puts would slow each other
 # down by switching. Commits, which wait for the disk, still run in parallel.
 _putting = threading.Lock()
 _STATE = struct.Struct(">I")  # prefix of all keys of a state
 _MARK = struct.Struct("<QQ")
+_COUNTED_MARK = struct.Struct("<QQQ")
 _NUMBER = struct.Struct("<Q")
 _TERM = b"term"
 
 
 def decode_mark(value: bytes | None) -> Mark | None:
     """The mark that a value encodes; None if it is missing or unreadable."""
-    return Mark(*_MARK.unpack(value)) if value is not None and len(value) == _MARK.size else None
+    if value is not None and len(value) in (_MARK.size, _COUNTED_MARK.size):
+        return Mark(*(_MARK if len(value) == _MARK.size else _COUNTED_MARK).unpack(value))
+    return None
 
 
 def encode_mark(mark: Mark) -> bytes:
-    return _MARK.pack(*mark)
+    return _MARK.pack(*mark[:2]) if mark.entries is None else _COUNTED_MARK.pack(*mark)
 
 
 def state_prefix(state: int) -> bytes:
@@ -322,14 +326,17 @@ class LmdbShard(Shard):
         mark = _read_mark(txn, self._marks, write.state)
         if mark is not None and mark.applied >= epoch:
             return False
-        oldest = epoch
+        oldest, entries = epoch, len(write.keys) - write.values.null_count if mark is None else None
         if write.olds is not None:
-            mark = mark or Mark(0, 0)
+            mark = mark or Mark(0, 0, 0)
             drop_undos(txn, self._undo, write.state, keep)
             oldest = max(mark.oldest, min(keep, mark.applied))
             write_undo(txn, self._undo, write.state, epoch, write.keys, write.olds, packed=self.packed)
+            added = write.olds.null_count - write.values.null_count
+            entries = None if mark.entries is None else max(0, mark.entries + added)
         self.put(txn, write.state, write.keys, write.values)
-        txn.put(_STATE.pack(write.state), _MARK.pack(epoch, oldest), db=self._marks)
+        new_mark = Mark(epoch, oldest, entries if self.packed else None)
+        txn.put(_STATE.pack(write.state), encode_mark(new_mark), db=self._marks)
         return True
 
     def put(self, txn: Any, state: int, keys: pa.LargeBinaryArray, values: pa.LargeBinaryArray) -> None:
@@ -354,7 +361,19 @@ class LmdbShard(Shard):
 
 def _estimate_pages(write: Write, leaves: int) -> int:
     """How many pages a write changes, at most about: those of its keys, and new ones."""
+    if len(write.keys) < FEW:
+        return len(write.keys)
     return min(len(write.keys), leaves) + int(write.keys.nbytes + write.values.nbytes) // 4096
+
+
+def states_in(txn: Any, db: Any) -> Iterator[int]:
+    """The numbers of the states that have keys in a database. Seeks from each state to the next."""
+    with txn.cursor(db) as cursor:
+        more = cursor.first()
+        while more:
+            state = int.from_bytes(cursor.key()[:4])
+            yield state
+            more = state < 2**32 - 1 and cursor.set_range(_STATE.pack(state + 1))
 
 
 def delete_range(env: Environment, db: Any, low: bytes, high: bytes | None, size: int = 50_000) -> None:

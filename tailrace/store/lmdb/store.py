@@ -16,7 +16,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,6 +42,7 @@ from tailrace.store.lmdb.file_locks import held, read_holder
 from tailrace.store.lmdb.settings import read_settings
 from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range
 from tailrace.store.locks import TERM, Holder, LockName
+from tailrace.store.sizes import Sizes
 from tailrace.store.store_ref import StoreRef
 
 _ROW = struct.Struct(">IH")  # prefix of row keys: table, node
@@ -211,12 +212,12 @@ class LmdbStore(Store):
             for key in keys:
                 txn.delete(key, db=self._rows)
             return
-        entries = list(zip(keys, change.table.rows.encode(after).to_pylist(), strict=True))
+        entries = zip(keys, change.table.rows.encode(after).to_pylist(), strict=True)
         bounds = [bisect_left(keys, _ROW.pack(change.table.id, node)) for node in range(1, self.nodes)]
         with txn.cursor(self._rows) as cursor:
             for start, end in pairwise([0, *bounds, len(keys)]):
                 if start < end:
-                    put_sorted(cursor, keys[start], keys[end - 1], entries[start:end], end - start)
+                    put_sorted(cursor, keys[start], keys[end - 1], islice(entries, end - start), end - start)
 
     def _append_log(
         self,
@@ -452,6 +453,11 @@ class LmdbStore(Store):
             environment = self._open(Path(self.path) / "shards" / f"{index:03d}", DATABASES)
             self._shards[index] = (environment, LmdbShard(environment, packed=self.settings.packed))
         return self._shards[index][1]
+
+    def sizes(self) -> Sizes:
+        from tailrace.store.lmdb.measure import measure
+
+        return measure(self)
 
     def sync(self) -> None:
         if self.settings.durable:

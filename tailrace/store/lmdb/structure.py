@@ -14,7 +14,7 @@ from tailrace.errors import TailraceError
 from tailrace.store.base import Cut
 from tailrace.store.inspection import UNREADABLE, Inspection, RowAudit, StateRecord
 from tailrace.store.lmdb import log
-from tailrace.store.lmdb.shard import LmdbShard, decode_mark, state_prefix
+from tailrace.store.lmdb.shard import LmdbShard, decode_mark, state_prefix, states_in
 from tailrace.store.lmdb.store import COUNTS, LmdbStore, row_prefix, scan_prefix
 from tailrace.store.lmdb.undo import undo_epochs
 
@@ -145,16 +145,6 @@ def _read_record(txn: Any, shard: LmdbShard, state: int, has_entries: bool) -> S
         undos = tuple(undo_epochs(cursor, state, 0, LAST_EPOCH))
     damaged = {epoch: reason for epoch in undos if (reason := _undo_fault(txn, shard, state, epoch))}
     return StateRecord(state, has_entries, value is not None, decode_mark(value), undos, damaged)
-
-
-def states_in(txn: Any, db: Any) -> Iterator[int]:
-    """The numbers of the states that have keys in a database. Seeks from each state to the next."""
-    with txn.cursor(db) as cursor:
-        more = cursor.first()
-        while more:
-            state = int.from_bytes(cursor.key()[:4])
-            yield state
-            more = state < 2**32 - 1 and cursor.set_range(state_prefix(state + 1))
 
 
 def _undo_fault(txn: Any, shard: LmdbShard, state: int, epoch: int) -> str | None:
