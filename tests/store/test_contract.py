@@ -309,32 +309,33 @@ def test_many_undo_chunks(store: Store) -> None:
         assert list(snapshot.scan(3)) == []
 
 
-def test_sizes_add_up_and_follow_what_is_stored(store: Store) -> None:
-    empty = store.sizes()
-    assert (empty.tables, empty.states, empty.log) == ({}, {}, 0)
-    assert empty.total == empty.used + empty.free
+def test_sizes_follow_what_is_stored(store: Store) -> None:
+    empty = store.sizes([ITEMS, PAIRS])
+    assert [extent[:2] for extent in empty.tables.values()] == [(0, 0), (0, 0)]
+    assert (empty.states, empty.log) == ({}, 0)
     Table(store, ITEMS).put_many([{"id": i, "tag": "x" * 50, "v": i} for i in range(4_000)])
     Table(store, PAIRS).put_many([{"a": "x" * 50, "b": i, "v": 0.5} for i in range(1_000)])
     keys = [b"%06d" % i for i in range(6_000)]
     shard = store.shard(0)
-    shard.apply(
-        1, [Write.of(n, keys[:count], keys[:count], [None] * count) for n, count in ((7, 6_000), (9, 2_000))], 0
-    )
-    full = store.sizes()
-    assert full.tables.keys() == {1, 2}
-    assert full.states.keys() == {7, 9}
-    assert 2 < full.tables[1] / full.tables[2] < 3  # fewer rows, but with longer keys
-    assert 2.5 < full.states[7] / full.states[9] < 3.5
+    shard.apply(1, [Write.of(n, keys[:m], keys[:m], [None] * m) for n, m in ((7, 6_000), (9, 2_000))], 0)
+    full = store.sizes([ITEMS, PAIRS])
+    assert {table: extent.entries for table, extent in full.tables.items()} == {1: 4_000, 2: 1_000}
+    assert {state: (extent.entries, extent.exact) for state, extent in full.states.items()} == {
+        7: (6_000, True),
+        9: (2_000, True),
+    }
+    assert 2 < full.tables[1].bytes / full.tables[2].bytes < 3  # rows of the second table have longer keys
+    assert 2.5 < full.states[7].bytes / full.states[9].bytes < 3.5
     assert full.log > 4_000 * 50
     assert full.undo > empty.undo
     shard.apply(2, [Write.of(7, keys[3_000:], [None] * 3_000, keys[3_000:])], 1)
     store.drop_state(9)
     store.trim(store.newest_cut())
-    emptier = store.sizes()
-    assert emptier.states.keys() == {7}
+    emptier = store.sizes([ITEMS, PAIRS])
+    assert {state: extent.entries for state, extent in emptier.states.items()} == {7: 3_000}
     assert emptier.log == 0
     assert emptier.free > full.free
-    assert emptier.total == emptier.used + emptier.free >= full.total
+    assert emptier.files >= full.files
 
 
 def test_writers_in_many_threads_lose_nothing(store: Store) -> None:

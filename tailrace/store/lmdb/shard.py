@@ -28,11 +28,11 @@ from tailrace.codec import arrays
 from tailrace.codec.keys import after_prefix, prefix_range
 from tailrace.errors import Corrupt, Fenced, SnapshotGone
 from tailrace.store.base import Shard, ShardSnapshot, Write
-from tailrace.store.inspection import Mark
+from tailrace.store.inspection import UNREADABLE, Mark
 from tailrace.store.lmdb.dense import put_sorted
 from tailrace.store.lmdb.environment import Environment
 from tailrace.store.lmdb.shapes import Shapes
-from tailrace.store.lmdb.undo import Undo, drop_undos, undo_epochs, write_undo
+from tailrace.store.lmdb.undo import Undo, drop_undos, remove_undo, undo_epochs, write_undo
 
 DATABASES = ("data", "undo", "marks", "fence", "shapes")
 # The pages that one transaction may change, as a share of all, and at least. LMDB reuses the pages that a transaction
@@ -354,6 +354,35 @@ class LmdbShard(Shard):
             for key in _add_prefix(state, keys.filter(values.is_null())).to_pylist():
                 txn.delete(key, db=self._data)
 
+    def roll_back(self, epoch: int, states: Sequence[int] | None = None) -> list[int]:
+        with self._env.write() as txn:
+            applied = [s for s, mark in self._all_marks(txn) if mark.applied == epoch]
+            wanted = applied if states is None else sorted(set(applied) & set(states))
+            return [state for state in wanted if not self._roll_back(txn, state, epoch)]
+
+    def _roll_back(self, txn: Any, state: int, epoch: int) -> bool:
+        """Rolls back one state. Returns False, and keeps the epoch's values, if its undo record is damaged."""
+        try:
+            undo = self.undo(txn, state, epoch)
+            undo.check_complete()
+            olds = dict(undo.items())
+        except UNREADABLE:
+            olds = None
+        if olds:
+            keys, values = (pa.array([entry[i] for entry in sorted(olds.items())], pa.large_binary()) for i in (0, 1))
+            self.put(txn, state, keys, values)
+        remove_undo(txn, self._undo, state, epoch)
+        mark = decode_mark(txn.get(state_prefix(state), db=self._marks))
+        oldest = mark.oldest if mark is not None and olds is not None else epoch - 1
+        write_mark(txn, self._env, state, epoch - 1, min(oldest, epoch - 1))
+        return olds is not None
+
+    def _all_marks(self, txn: Any) -> list[tuple[int, Mark]]:
+        """All states with a readable mark."""
+        with txn.cursor(self._marks) as cursor:
+            marks = [(int.from_bytes(key), decode_mark(value)) for key, value in cursor.iternext()]
+        return [(state, mark) for state, mark in marks if mark is not None]
+
     def drop(self, state: int) -> None:
         for db in (self._data, self._shapes, self._undo, self._marks):
             delete_range(self._env, db, *prefix_range(_STATE.pack(state)))
@@ -366,14 +395,12 @@ def _estimate_pages(write: Write, leaves: int) -> int:
     return min(len(write.keys), leaves) + int(write.keys.nbytes + write.values.nbytes) // 4096
 
 
-def states_in(txn: Any, db: Any) -> Iterator[int]:
-    """The numbers of the states that have keys in a database. Seeks from each state to the next."""
-    with txn.cursor(db) as cursor:
-        more = cursor.first()
-        while more:
-            state = int.from_bytes(cursor.key()[:4])
-            yield state
-            more = state < 2**32 - 1 and cursor.set_range(_STATE.pack(state + 1))
+def write_mark(txn: Any, environment: Environment, state: int, applied: int, oldest: int) -> None:
+    """Sets a mark. Its last applied epoch is that of the newest undo record, else `applied`."""
+    with txn.cursor(environment.databases["undo"]) as cursor:
+        undos = list(undo_epochs(cursor, state, 0, applied))
+    mark = Mark(undos[-1] if undos else applied, min(oldest, undos[-1] if undos else applied))
+    txn.put(state_prefix(state), encode_mark(mark), db=environment.databases["marks"])
 
 
 def delete_range(env: Environment, db: Any, low: bytes, high: bytes | None, size: int = 50_000) -> None:

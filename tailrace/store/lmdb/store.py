@@ -33,7 +33,7 @@ from tailrace.errors import BadPosition, Conflict, Corrupt, Fenced, NoSuchRow, O
 from tailrace.store import documents
 from tailrace.store.base import Capability, Change, Cut, Past, Position, Store, Written
 from tailrace.store.documents import Changes, Count, Kind
-from tailrace.store.inspection import Inspection, Repairs
+from tailrace.store.inspection import Inspection, Repairs, Sizes
 from tailrace.store.key_limit import KeyLimit
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.dense import put_sorted
@@ -42,7 +42,6 @@ from tailrace.store.lmdb.file_locks import held, read_holder
 from tailrace.store.lmdb.settings import read_settings
 from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range
 from tailrace.store.locks import TERM, Holder, LockName
-from tailrace.store.sizes import Sizes
 from tailrace.store.store_ref import StoreRef
 
 _ROW = struct.Struct(">IH")  # prefix of row keys: table, node
@@ -93,6 +92,11 @@ class LmdbStore(Store):
 
         with self._base.read() as txn:
             yield LmdbInspection(self, txn)
+
+    def sizes(self, tables: Sequence[TableDef]) -> Sizes:
+        from tailrace.store.lmdb.extents import measure
+
+        return measure(self, tables)
 
     def repairs(self) -> Repairs:
         from tailrace.store.lmdb.repairs import LmdbRepairs
@@ -453,11 +457,6 @@ class LmdbStore(Store):
             environment = self._open(Path(self.path) / "shards" / f"{index:03d}", DATABASES)
             self._shards[index] = (environment, LmdbShard(environment, packed=self.settings.packed))
         return self._shards[index][1]
-
-    def sizes(self) -> Sizes:
-        from tailrace.store.lmdb.measure import measure
-
-        return measure(self)
 
     def sync(self) -> None:
         if self.settings.durable:

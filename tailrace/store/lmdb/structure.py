@@ -14,7 +14,8 @@ from tailrace.errors import TailraceError
 from tailrace.store.base import Cut
 from tailrace.store.inspection import UNREADABLE, Inspection, RowAudit, StateRecord
 from tailrace.store.lmdb import log
-from tailrace.store.lmdb.shard import LmdbShard, decode_mark, state_prefix, states_in
+from tailrace.store.lmdb.extents import states_in
+from tailrace.store.lmdb.shard import LmdbShard, decode_mark, state_prefix
 from tailrace.store.lmdb.store import COUNTS, LmdbStore, row_prefix, scan_prefix
 from tailrace.store.lmdb.undo import undo_epochs
 

@@ -168,3 +168,9 @@ def drop_undos(txn: Any, db: Any, state: int, last: int) -> None:
         more = cursor.set_range(_EPOCH.pack(state, 0))
         while more and bytes(cursor.key()) < _EPOCH.pack(state, last + 1):
             more = cursor.delete() and bool(cursor.key())
+
+
+def remove_undo(txn: Any, db: Any, state: int, epoch: int) -> None:
+    """Deletes an undo record, even if it is incomplete."""
+    for key in undo_keys(txn, db, state, epoch):
+        txn.delete(key, db=db)
