@@ -28,6 +28,7 @@ from tailrace.catalog import construction
 from tailrace.catalog.construction import BUILDS, DROPPING, LOADED, BuildDocument, Owner
 from tailrace.catalog.definition import TABLES, VIEWS, ViewDef, table_document, table_of, view_document, view_of
 from tailrace.catalog.failed import FailedView, read_failed, recovered_documents
+from tailrace.catalog.retention import EXPIRIES, RETENTIONS, Retention
 from tailrace.codec.schema import TableDef
 from tailrace.errors import InUse, UnknownName
 from tailrace.plan.binding import BoundQuery
@@ -199,17 +200,24 @@ class Catalog:
         unpublished = [v for build in self.builds.values() for v in build.unpublished.views]
         return sorted({v.name for v in (*self.views.values(), *unpublished) if name in v.uses})
 
-    def add_table(self, name: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> TableDef:
+    def add_table(
+        self, name: str, columns: tuple[Column, ...], key: tuple[str, ...], retention: Retention | None = None
+    ) -> TableDef:
         current = self._current()
         table = TableDef(current._next, name, columns, key)
-        self._change({TABLES.at(name): table_document(table)}, current._next + 1)
+        documents: dict[str, Any] = {TABLES.at(name): table_document(table)}
+        if retention is not None:
+            documents[RETENTIONS.at(table.id)] = retention
+        self._change(documents, current._next + 1)
         return table
 
     def drop_table(self, name: str) -> None:
         """Removes a table from the catalog. Its rows become leftovers."""
         table = self.table(name)
         self._refuse_if_used(table.name)
-        self._change({TABLES.at(table.name): None, EMPTYING.name: [*(self._store.document(EMPTYING) or ()), table.id]})
+        emptying = [*(self._store.document(EMPTYING) or ()), table.id]
+        retention = dict.fromkeys((RETENTIONS.at(table.id), EXPIRIES.at(table.id)))
+        self._change({TABLES.at(table.name): None, EMPTYING.name: emptying, **retention})
 
     def query(self, view: ViewDef, others: Sequence[ViewDef] = ()) -> BoundQuery:
         """The view's SQL with that of all views it reads. Views in `others` take precedence over published ones."""

@@ -15,6 +15,7 @@ from tailrace.catalog.catalog import Catalog, known_names
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.failed import view_failed
 from tailrace.catalog.pinned import pinned_relations
+from tailrace.catalog.retention import Retention
 from tailrace.database.freshness import Freshness, measure_freshness
 from tailrace.database.outcome import Outcome
 from tailrace.database.progress import OnStep, Step, ignore_step
@@ -150,7 +151,9 @@ class StatementRunner:
                 raise BeingBuilt(name=statement.name, how=how)
             for column in statement.columns:
                 types.arrow(column.type)
-            self._catalog.add_table(statement.name, statement.columns, statement.key)
+            ttl = statement.ttl
+            retention = None if ttl is None else Retention(ttl.column, ttl.micros)
+            self._catalog.add_table(statement.name, statement.columns, statement.key, retention)
         return f"created table {statement.name}"
 
     def _exists(self, name: str, if_not_exists: bool) -> bool:
