@@ -15,6 +15,7 @@ from tailrace.database.signals import caught
 from tailrace_bench import limits
 from tailrace_bench.experiments import (
     aggregates,
+    disk,
     epochs,
     freshness,
     joins,
@@ -58,7 +59,7 @@ PEERS: tuple[Benchmark, ...] = (
     compare.peers_join,
     compare.peers_size,
 )
-BY_NAME_ONLY: tuple[Benchmark, ...] = (tpch.tpch, many.views)  # too long for a run of everything
+BY_NAME_ONLY: tuple[Benchmark, ...] = (tpch.tpch, many.views, disk.disk)  # too long for a run of everything
 BENCHMARKS = {benchmark.__name__: benchmark for benchmark in (*DEFAULT, *PEERS, *BY_NAME_ONLY)}
 
 

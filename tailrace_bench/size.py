@@ -29,6 +29,7 @@ class Size:
     write_seconds       how long a writer process writes
     creation_limit      seconds after which `viewtables` does not raise the number of views further
     tpch_scale          TPC-H scale factor
+    disk_rows           orders of `disk`
     """
 
     name: str
@@ -51,6 +52,7 @@ class Size:
     write_seconds: float
     creation_limit: float
     tpch_scale: float
+    disk_rows: int
 
     QUICK: ClassVar[Size]
     FULL: ClassVar[Size]
@@ -77,6 +79,7 @@ Size.QUICK = Size(
     write_seconds=3,
     creation_limit=30,
     tpch_scale=0.01,
+    disk_rows=25_000,
 )
 Size.FULL = Size(
     name="full",
@@ -99,4 +102,5 @@ Size.FULL = Size(
     write_seconds=10,
     creation_limit=600,
     tpch_scale=0.1,
+    disk_rows=250_000,
 )

@@ -62,6 +62,7 @@ def _print_sizes(sizes: dict[str, Any]) -> None:
         shared = f", {size(sizes['shared'])} of states that several views share" if sizes["shared"] else ""
         kept = f"{size(sizes['log'])} of logs, {size(sizes['undo'])} of undo records"
         print(f"files: {size(sizes['files'])}, with {kept}{shared}")
+        print(f"free: {size(sizes['free'])} of the files, which later writes use")
 
 
 def _print_tables(status: Status) -> None:

@@ -182,6 +182,7 @@ def _measure(store: Store, catalog: Catalog) -> _Measured:
             "shared": total(state for state, number in users.items() if number > 1),
             "log": sizes.log,
             "undo": sizes.undo,
+            "free": sizes.free,
             "files": sizes.files,
             "fullest": sizes.fullest,
             "limit": sizes.limit,

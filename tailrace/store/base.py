@@ -177,10 +177,10 @@ class Shard(ABC):
 
     @abstractmethod
     def apply(self, epoch: int, writes: Sequence[Write], keep: int, term: int = 0) -> bool:
-        """Applies an epoch's writes in one transaction, except to states that already have the epoch.
+        """Applies an epoch's writes, except to states that already have the epoch.
 
-        Drops undo records of epochs up to `keep`. Returns whether anything was written. Raises `Fenced` if the writer's
-        term was fenced off.
+        The write of each state is applied in one transaction. Drops undo records of epochs up to `keep`. Returns
+        whether anything was written. Raises `Fenced` if the writer's term was fenced off.
         """
 
     @abstractmethod

@@ -26,10 +26,14 @@ UNREADABLE = (TailraceError, pa.ArrowException, OSError, EOFError, struct.error,
 
 
 class Mark(NamedTuple):
-    """The last epoch applied to a state in a shard, and the oldest epoch still readable."""
+    """The last epoch applied to a state in a shard, the oldest epoch still readable, and the number of entries.
+
+    The number is None if it is unknown: in stores of format 2, and after a repair.
+    """
 
     applied: int
     oldest: int
+    entries: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,12 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the parts of a store are. Bytes are estimates, except those of whole files.
+    """How large the parts of a store are. Bytes of single tables and states are estimates; all others are exact.
 
     tables, states   extents of tables (by id) and states (by number)
     log, undo        bytes of the logs, and of undo records
-    files            bytes of all files, with free space that will be used again
+    free             bytes of free pages, which will be used again; files never become smaller
+    files            bytes of all files, with free pages, documents and marks
     fullest, limit   bytes of the fullest file, and the limit of each file (`map_size`)
     """
 
@@ -78,6 +83,7 @@ class Sizes:
     states: Mapping[int, Extent]
     log: int
     undo: int
+    free: int
     files: int
     fullest: int
     limit: int

@@ -5,7 +5,7 @@
 
 A hop between Spark and Python costs more than most operators do on a small delta. So one task does as much as
 possible: it reads the log, evaluates expressions and maintains states. Spark runs an operator itself only if an
-expression needs Spark or if rows must go to another task. Each shard gets all its writes in one transaction, except
+expression needs Spark or if rows must go to another task. Each shard gets all its writes at the end, except
 answers that may differ when recomputed: `Settle` writes those earlier.
 """
 

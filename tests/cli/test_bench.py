@@ -41,6 +41,7 @@ TINY = Size(
     write_seconds=1,
     creation_limit=5,
     tpch_scale=0.01,
+    disk_rows=1_000,
 )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tailrace.codec.schema import TableDef
@@ -307,6 +309,77 @@ def test_many_undo_chunks(store: Store) -> None:
     shard.drop(3)
     with shard.at(2) as snapshot:
         assert list(snapshot.scan(3)) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_read_of_random_epochs_is_that_of_a_model(store: Store, seed: int) -> None:
+    """Values of many lengths, mostly zero bytes, in several neighbouring states; read at each epoch that is kept."""
+    rng, shard, keep = random.Random(seed), store.shard(0), 3
+    models: list[dict[int, dict[bytes, bytes]]] = [{5: {}, 6: {}, 7: {}}]
+    for epoch in range(1, 9):
+        before, writes = models[-1], []
+        for state in rng.sample([5, 6, 7], 2):
+            keys = sorted({rng.randrange(2_000).to_bytes(2) for _ in range(rng.choice([3, 50, 900]))})
+            values = [None if rng.random() < 0.2 else random_value(rng, epoch) for _ in keys]
+            writes.append(Write.of(state, keys, values, [before[state].get(key) for key in keys]))
+        after = {state: dict(entries) for state, entries in before.items()}
+        for write in writes:
+            for key, value in zip(write.keys.to_pylist(), write.values.to_pylist(), strict=True):
+                after[write.state].pop(key, None)
+                if value is not None:
+                    after[write.state][key] = value
+        models.append(after)
+        shard.apply(epoch, writes, max(0, epoch - keep))
+    for epoch in range(len(models) - keep, len(models)):
+        with shard.at(epoch) as snapshot:
+            for state, model in models[epoch].items():
+                ordered = sorted(model.items())
+                assert [e for run in snapshot.scan(state, size=100) for e in run] == ordered
+                assert list(snapshot.scan_back(state, b"\x01", b"\x05")) == [
+                    entry for entry in reversed(ordered) if b"\x01" <= entry[0] < b"\x05"
+                ]
+                prefixes = [bytes([i]) for i in range(8)]
+                assert list(snapshot.under(state, prefixes)) == [
+                    [value for key, value in ordered if key.startswith(prefix)] for prefix in prefixes
+                ]
+                for wanted in ([k for k, _ in ordered[:20]], [i.to_bytes(2) for i in range(0, 2_000, 7)]):
+                    assert snapshot.get_many(state, wanted) == {k: model[k] for k in wanted if k in model}
+                    array = pa.array(wanted, pa.large_binary())
+                    assert snapshot.values(state, array) == [model.get(k) for k in wanted]
+
+
+def random_value(rng: random.Random, epoch: int) -> bytes:
+    number = rng.randrange(1 << rng.choice([4, 12, 40]))
+    return bytes(1) + number.to_bytes(8, "little") + bytes(8) + b"text"[: epoch % 5] * rng.choice([1, 1, 60])
+
+
+def test_sizes_follow_what_is_stored(store: Store) -> None:
+    empty = store.sizes([ITEMS, PAIRS])
+    assert [extent[:2] for extent in empty.tables.values()] == [(0, 0), (0, 0)]
+    assert (empty.states, empty.log) == ({}, 0)
+    Table(store, ITEMS).put_many([{"id": i, "tag": "x" * 50, "v": i} for i in range(4_000)])
+    Table(store, PAIRS).put_many([{"a": "x" * 50, "b": i, "v": 0.5} for i in range(1_000)])
+    keys = [b"%06d" % i for i in range(6_000)]
+    shard = store.shard(0)
+    shard.apply(1, [Write.of(n, keys[:m], keys[:m], [None] * m) for n, m in ((7, 6_000), (9, 2_000))], 0)
+    full = store.sizes([ITEMS, PAIRS])
+    assert {table: extent.entries for table, extent in full.tables.items()} == {1: 4_000, 2: 1_000}
+    assert {state: (extent.entries, extent.exact) for state, extent in full.states.items()} == {
+        7: (6_000, True),
+        9: (2_000, True),
+    }
+    assert 2 < full.tables[1].bytes / full.tables[2].bytes < 3  # rows of the second table have longer keys
+    assert 2.5 < full.states[7].bytes / full.states[9].bytes < 3.5
+    assert full.log > 4_000 * 50
+    assert full.undo > empty.undo
+    shard.apply(2, [Write.of(7, keys[3_000:], [None] * 3_000, keys[3_000:])], 1)
+    store.drop_state(9)
+    store.trim(store.newest_cut())
+    emptier = store.sizes([ITEMS, PAIRS])
+    assert {state: extent.entries for state, extent in emptier.states.items()} == {7: 3_000}
+    assert emptier.log == 0
+    assert emptier.free > full.free
+    assert emptier.files >= full.files
 
 
 def test_writers_in_many_threads_lose_nothing(store: Store) -> None:

@@ -8,9 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 import tailrace as tr
 from tailrace.database.inside import inside
+from tailrace.store.lmdb.environment import Environment
 from tailrace.store.lmdb.log import decode_log_key
+from tailrace.store.lmdb.shapes import Shapes
 from tailrace.verify.audit.findings import Finding
 
 Change = Callable[[bytes], bytes | None]
@@ -65,7 +69,7 @@ def entry(db: tr.Database, state: int, change: Change, database: str = "data", n
                 cursor.set_range(state.to_bytes(4))
                 keys = [bytes(k) for k, _ in cursor.iternext() if bytes(k)[:4] == state.to_bytes(4)]
             if len(keys) > number:
-                _change(txn, named, keys[number], change)
+                _change(txn, named, keys[number], _unpacked(txn, environment, state, change, database))
                 return index
     raise AssertionError(f"state {state} has no entries")
 
@@ -93,7 +97,8 @@ def marks(db: tr.Database, state: int) -> dict[int, bytes]:
 def put(db: tr.Database, shard: int, database: str, key: bytes, value: bytes) -> None:
     environment = inside(db).store.shard(shard).environment
     with environment.write() as txn:
-        txn.put(key, value, db=environment.databases[database])
+        change = _unpacked(txn, environment, int.from_bytes(key[:4]), lambda _: value, database)
+        _change(txn, environment.databases[database], key, change)
 
 
 def log_entry(db: tr.Database, node: int, change: Change, number: int = 0) -> int:
@@ -118,6 +123,19 @@ def base(db: tr.Database, database: str, key: bytes | None, change: Change) -> N
             assert cursor.last() if key is None else cursor.set_range(key)
             found_key = bytes(cursor.key())
         _change(txn, named, found_key, change)
+
+
+def _unpacked(txn: Any, environment: Environment, state: int, change: Change, database: str) -> Change:
+    """The change of a stored value that changes its unpacked form; only values of "data" are packed."""
+    if database != "data":
+        return change
+    shapes = Shapes(txn, environment.databases["shapes"], state)
+
+    def changed(stored: bytes) -> bytes | None:
+        value = change(shapes.unpack([stored])[0])
+        return None if value is None else bytes(shapes.pack(pa.array([value], pa.large_binary()))[0].as_py())
+
+    return changed
 
 
 def _change(txn: Any, named: Any, key: bytes, change: Change) -> None:

@@ -1,8 +1,9 @@
 """How large the tables and states of an embedded store are.
 
-LMDB knows the entries and pages of a whole database, but not of a range of keys. Small ranges are counted. A large
-state is counted in one shard only: its keys are distributed by hash, so the other shards hold about as many. Bytes are
-a share of the database's pages, in proportion to entries times their mean length.
+LMDB knows the entries and pages of a whole database, but not of a range of keys. Marks count the entries of a state.
+If the number is unknown (see `Mark`), small ranges are counted here. A large state is counted in one shard only: its
+keys are distributed by hash, so the other shards hold about as many. Bytes are a share of the database's pages, in
+proportion to entries times their mean length.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tailrace.codec.keys import prefix_range
 from tailrace.codec.schema import TableDef
 from tailrace.store.inspection import Extent, Sizes
-from tailrace.store.lmdb.shard import state_prefix
+from tailrace.store.lmdb.environment import Environment
+from tailrace.store.lmdb.shard import decode_mark, state_prefix
 
 if TYPE_CHECKING:
     from tailrace.store.lmdb.store import LmdbStore
@@ -35,8 +37,9 @@ def measure(store: LmdbStore, tables: Sequence[TableDef]) -> Sizes:
         log_bytes = _page_bytes(txn, log)
     found_tables = {t: Extent(entries[t], shares[t], True) for t in entries}
     states, undo_bytes = _measure_states(store)
-    used = [_used(base.handle), *(_used(store.shard(i).environment.handle) for i in range(store.shards))]
-    return Sizes(found_tables, states, log_bytes, undo_bytes, sum(used), max(used), store.settings.map_size)
+    environments = [base, *(store.shard(i).environment for i in range(store.shards))]
+    used, free = [_used(e.handle) for e in environments], sum(_free(e) for e in environments)
+    return Sizes(found_tables, states, log_bytes, undo_bytes, free, sum(used), max(used), store.settings.map_size)
 
 
 def _measure_states(store: LmdbStore) -> tuple[dict[int, Extent], int]:
@@ -47,11 +50,15 @@ def _measure_states(store: LmdbStore) -> tuple[dict[int, Extent], int]:
     undo_bytes = 0
     for index in range(store.shards):
         environment = store.shard(index).environment
-        data, undo = environment.databases["data"], environment.databases["undo"]
+        data, undo, marks = (environment.databases[n] for n in ("data", "undo", "marks"))
         with environment.read() as txn:
             undo_bytes += _page_bytes(txn, undo)
             found: dict[int, int] = {}
             for state in states_in(txn, data):
+                mark = decode_mark(txn.get(state_prefix(state), db=marks))
+                if mark is not None and mark.entries is not None:
+                    found[state] = mark.entries
+                    continue
                 entries = _count(txn, data, state_prefix(state), COUNTED)
                 if entries == COUNTED:
                     if state not in large:
@@ -114,3 +121,12 @@ def _page_bytes(txn: Any, db: Any) -> int:
 def _used(env: Any) -> int:
     """Bytes of an LMDB file up to its last page in use."""
     return int((env.info()["last_pgno"] + 1) * env.stat()["psize"])
+
+
+def _free(environment: Environment) -> int:
+    """Bytes of an LMDB file that no database uses, except its two meta pages. LMDB's list of them counts as free."""
+    with environment.read() as txn:
+        named = sum(_page_bytes(txn, db) for db in environment.databases.values())
+    stat = environment.handle.stat()
+    meta = 2 + stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+    return int(_used(environment.handle) - named - meta * stat["psize"])

@@ -15,9 +15,10 @@ from tailrace.store.base import Cut
 from tailrace.store.inspection import Repairs
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.scratch import scratch
-from tailrace.store.lmdb.shard import remove_undo, undo_epochs, write_mark
+from tailrace.store.lmdb.shard import write_mark
 from tailrace.store.lmdb.store import LmdbStore, transaction_key
 from tailrace.store.lmdb.structure import LAST_EPOCH, LmdbInspection
+from tailrace.store.lmdb.undo import remove_undo, undo_epochs
 
 
 class LmdbRepairs(Repairs):

@@ -13,7 +13,8 @@ from tailrace.errors import NewerFormat, NotAStore, OlderFormat, StoreError
 from tailrace.store.lmdb import private
 from tailrace.store.lmdb.environment import translate
 
-FORMAT = 2
+FORMAT = 3
+OLDEST_FORMAT = 2  # whose values of states and undo records are not packed
 MAP_SIZE = 1 << 38
 MAX_MAP_SIZE = 1 << 46  # bytes; more would not fit into the address space of a process
 _DRAFT = ".store.json."
@@ -27,6 +28,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shards: int = 4
     map_size: int = MAP_SIZE
     durable: bool = True
+
+    @property
+    def packed(self) -> bool:
+        """Whether values of states and undo records are packed."""
+        return self.format > OLDEST_FORMAT
 
 
 def create(path: Path, settings: Settings) -> None:
@@ -85,7 +91,7 @@ def read_settings(path: Path) -> Settings:
         raise NotAStore(path=str(path), reason="its store.json has no format number")
     if content["format"] > FORMAT:
         raise NewerFormat(path=str(path), found=content["format"], known=FORMAT)
-    if content["format"] < FORMAT:
+    if content["format"] < OLDEST_FORMAT:
         raise OlderFormat(path=str(path), found=content["format"], known=FORMAT)
     try:
         settings = msgspec.convert(content, Settings)

@@ -1,10 +1,10 @@
 """Shards in LMDB: the entries of all states, and undo records to read them at earlier epochs.
 
-    data   state, key              → value
-    undo   state, epoch            → number of chunks
-           state, epoch, chunk     → Arrow batch of (key, old value), sorted by key
-    marks  state                   → last epoch applied, oldest epoch still readable
-    fence  "term"                  → oldest term of the epoch lock whose writes are accepted
+    data     state, key      → value, packed (`shapes.py`)
+    shapes   state, number   → a shape of the state's values
+    undo     state, epoch    → the values that an epoch replaced (`undo.py`)
+    marks    state           → last epoch applied, oldest epoch still readable, number of entries
+    fence    "term"          → oldest term of the epoch lock whose writes are accepted
 
 `at(epoch)` overlays the undo records of all later epochs on the data; for a key in several of them the earliest wins.
 So a retried task reads what its first attempt read, and readers see the last committed epoch.
@@ -15,43 +15,50 @@ from __future__ import annotations
 import struct
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
 from tailrace import faults
-from tailrace.codec import arrays, batches
+from tailrace.codec import arrays
 from tailrace.codec.keys import after_prefix, prefix_range
 from tailrace.errors import Corrupt, Fenced, SnapshotGone
 from tailrace.store.base import Shard, ShardSnapshot, Write
 from tailrace.store.inspection import UNREADABLE, Mark
+from tailrace.store.lmdb.dense import put_sorted
 from tailrace.store.lmdb.environment import Environment
+from tailrace.store.lmdb.shapes import Shapes
+from tailrace.store.lmdb.undo import Undo, drop_undos, remove_undo, undo_epochs, write_undo
 
-DATABASES = ("data", "undo", "marks", "fence")
-CHUNK = 4096  # undo entries per chunk: large enough for fast writes, small enough for point reads
-CACHED_CHUNKS = 8  # per undo record and snapshot
+DATABASES = ("data", "undo", "marks", "fence", "shapes")
+# The pages that one transaction may change, as a share of all, and at least. LMDB reuses the pages that a transaction
+# frees only two transactions later. So a large epoch is applied in several, or half of the file would be free pages.
+BUDGET_SHARE, SMALLEST_BUDGET = 16, 1024
+RUN = 4096  # values that are unpacked at once
+FEW = 64  # entries of a write whose size does not matter
 # Serialises puts of all threads: every put releases Python's interpreter lock, so concurrent puts would slow each other
 # down by switching. Commits, which wait for the disk, still run in parallel.
 _putting = threading.Lock()
 _STATE = struct.Struct(">I")  # prefix of all keys of a state
-_EPOCH = struct.Struct(">IQ")  # key of an undo record: state, epoch
-_CHUNK = struct.Struct(">IQI")  # key of a chunk of an undo record: state, epoch, chunk
 _MARK = struct.Struct("<QQ")
-_COUNT = struct.Struct("<I")
+_COUNTED_MARK = struct.Struct("<QQQ")
 _NUMBER = struct.Struct("<Q")
 _TERM = b"term"
-_UNDO = pa.schema([pa.field("key", pa.large_binary()), pa.field("old", pa.large_binary())])
 
 
 def decode_mark(value: bytes | None) -> Mark | None:
     """The mark that a value encodes; None if it is missing or unreadable."""
-    return Mark(*_MARK.unpack(value)) if value is not None and len(value) == _MARK.size else None
+    if value is not None and len(value) in (_MARK.size, _COUNTED_MARK.size):
+        return Mark(*(_MARK if len(value) == _MARK.size else _COUNTED_MARK).unpack(value))
+    return None
 
 
 def encode_mark(mark: Mark) -> bytes:
-    return _MARK.pack(*mark)
+    return _MARK.pack(*mark[:2]) if mark.entries is None else _COUNTED_MARK.pack(*mark)
 
 
 def state_prefix(state: int) -> bytes:
@@ -59,88 +66,15 @@ def state_prefix(state: int) -> bytes:
     return _STATE.pack(state)
 
 
-def undo_epochs(cursor: Any, state: int, first: int, last: int) -> Iterator[int]:
-    """The epochs of a state's undo records from `first` to `last`."""
-    while first <= last and cursor.set_range(_EPOCH.pack(state, first)):
-        key_state, epoch = _EPOCH.unpack_from(cursor.key())
-        if key_state != state or epoch > last:
-            return
-        yield epoch
-        first = epoch + 1
-
-
-def undo_keys(txn: Any, db: Any, state: int, epoch: int) -> list[bytes]:
-    """All stored keys of an undo record, even if it is incomplete."""
-    prefix = _EPOCH.pack(state, epoch)
-    keys = []
-    with txn.cursor(db) as cursor:
-        more = cursor.set_range(prefix)
-        while more and cursor.key().startswith(prefix):
-            keys.append(bytes(cursor.key()))
-            more = cursor.next()
-    return keys
-
-
-class Undo:
-    """An undo record: the keys of a state that an epoch changed, with their values before it."""
-
-    def __init__(self, txn: Any, db: Any, state: int, epoch: int) -> None:
-        self._txn, self._db, self._id = txn, db, (state, epoch)
-        self._where = f"undo record of epoch {epoch} of state {state}"
-        self._cache: dict[int, pa.RecordBatch] = {}
-        count = txn.get(_EPOCH.pack(state, epoch), db=db)
-        if count is not None and len(count) != _COUNT.size:
-            raise Corrupt(where=self._where, reason="invalid number of chunks")
-        self.chunks = _COUNT.unpack(count)[0] if count else 0
-
-    def _chunk(self, number: int) -> pa.RecordBatch:
-        """Reads a chunk. Some are cached, because binary searches read the same chunks again."""
-        chunk = self._cache.get(number)
-        if chunk is None:
-            value = self._txn.get(_CHUNK.pack(*self._id, number), db=self._db)
-            if value is None:
-                raise Corrupt(where=self._where, reason=f"chunk {number} of {self.chunks} is missing")
-            chunk = batches.read(value, _UNDO, self._where)
-            if not chunk.num_rows or chunk.column(0).null_count:
-                raise Corrupt(where=self._where, reason=f"chunk {number} has no keys or NULL keys")
-            if len(self._cache) >= CACHED_CHUNKS:
-                self._cache.clear()
-            self._cache[number] = chunk
-        return chunk
-
-    def check_complete(self) -> None:
-        """Raises ValueError if a chunk is missing or superfluous."""
-        keys = undo_keys(self._txn, self._db, *self._id)
-        expected = [_EPOCH.pack(*self._id), *(_CHUNK.pack(*self._id, n) for n in range(self.chunks))]
-        if keys != expected:
-            raise ValueError(f"{len(keys)} keys instead of {len(expected)}")
-
-    def find(self, key: bytes) -> tuple[bool, bytes | None]:
-        """Whether the epoch changed this key, and its value before (None: absent)."""
-        number = bisect_right(range(self.chunks), key, key=lambda n: self._chunk(n).column(0)[0].as_py()) - 1
-        if number < 0:
-            return False, None
-        chunk = self._chunk(number)
-        keys = chunk.column(0)
-        row = bisect_right(range(len(keys)), key, key=lambda i: keys[i].as_py()) - 1
-        if row >= 0 and keys[row].as_py() == key:
-            return True, chunk.column(1)[row].as_py()
-        return False, None
-
-    def items(self) -> Iterator[tuple[bytes, bytes | None]]:
-        for number in range(self.chunks):
-            chunk = self._chunk(number)
-            yield from zip(chunk.column(0).to_pylist(), chunk.column(1).to_pylist(), strict=True)
-
-
 class LmdbShardSnapshot(ShardSnapshot):
     """Reads in one LMDB read transaction, with the undo records of later epochs overlaid."""
 
     POINT_READS = 32  # for fewer keys, search each in the undo records; for more, read the records completely
 
-    def __init__(self, env: Environment, txn: Any, epoch: int) -> None:
-        self._env, self._txn, self._epoch = env, txn, epoch
-        self._data, self._undo, self._marks, _ = (env.databases[n] for n in DATABASES)
+    def __init__(self, env: Environment, txn: Any, epoch: int, packed: bool) -> None:
+        self._env, self._txn, self._epoch, self._packed = env, txn, epoch, packed
+        self._data, self._undo, self._marks, _, self._shape = (env.databases[n] for n in DATABASES)
+        self._shapes: dict[int, Shapes] = {}
         self._undos: dict[int, list[Undo]] = {}
         self._overlays: dict[int, tuple[dict[bytes, bytes | None], list[bytes]]] = {}
 
@@ -150,7 +84,7 @@ class LmdbShardSnapshot(ShardSnapshot):
             mark = _read_mark(self._txn, self._marks, state) or Mark(0, 0)
             if self._epoch < mark.oldest:
                 raise SnapshotGone(epoch=self._epoch, name=f"state {state}", oldest=mark.oldest)
-            undos = (Undo(self._txn, self._undo, state, epoch) for epoch in self._later_epochs(state, mark.applied))
+            undos = (self._undo_of(state, epoch) for epoch in self._later_epochs(state, mark.applied))
             self._undos[state] = [u for u in undos if u.chunks]
         return self._undos[state]
 
@@ -160,16 +94,28 @@ class LmdbShardSnapshot(ShardSnapshot):
             with self._txn.cursor(self._undo) as cursor:
                 yield from undo_epochs(cursor, state, self._epoch + 1, applied)
 
+    def _undo_of(self, state: int, epoch: int) -> Undo:
+        return Undo(self._txn, self._undo, state, epoch, packed=self._packed)
+
+    def _unpack(self, state: int, stored: Sequence[bytes]) -> Sequence[bytes]:
+        """Values of a state as they were before they were stored."""
+        return self._shapes_of(state).unpack(stored) if self._packed else stored
+
+    def _shapes_of(self, state: int) -> Shapes:
+        if state not in self._shapes:
+            self._shapes[state] = Shapes(self._txn, self._shape, state)
+        return self._shapes[state]
+
     def applied(self, state: int) -> int | None:
         mark = _read_mark(self._txn, self._marks, state)
         return mark.applied if mark else None
 
     def moved_to(self, epoch: int) -> LmdbShardSnapshot:
-        return LmdbShardSnapshot(self._env, self._txn, epoch)
+        return LmdbShardSnapshot(self._env, self._txn, epoch, self._packed)
 
     def changed(self, state: int, epoch: int) -> list[bytes]:
         self._later_undos(state)  # raises SnapshotGone if undo records were dropped
-        return [key for key, _ in Undo(self._txn, self._undo, state, epoch).items()]
+        return [key for key, _ in self._undo_of(state, epoch).items()]
 
     def _overlay(self, state: int) -> tuple[dict[bytes, bytes | None], list[bytes]]:
         """All keys changed by later epochs, with their values at this snapshot's epoch; and the keys, sorted."""
@@ -185,8 +131,7 @@ class LmdbShardSnapshot(ShardSnapshot):
         undos = self._later_undos(state)
         if len(keys) < self.POINT_READS:
             return {k: v for k in keys if (v := self._get(state, prefix, k)) is not None}
-        entries = self._txn.cursor(self._data).getmulti([prefix + k for k in keys])
-        values = {k[4:]: v for k, v in entries}
+        values = {k[4:]: v for k, v in self._get_data(state, [prefix + k for k in keys])}
         if undos:
             overlay, _ = self._overlay(state)
             for key in overlay.keys() & set(keys):
@@ -203,8 +148,15 @@ class LmdbShardSnapshot(ShardSnapshot):
             values = self.get_many(state, key_list)
         else:
             key_list = _add_prefix(state, keys).to_pylist()
-            values = dict(self._txn.cursor(self._data).getmulti(key_list))
+            values = dict(self._get_data(state, key_list))
         return [values.get(key) for key in key_list]
+
+    def _get_data(self, state: int, keys: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
+        """The entries under stored keys that exist."""
+        entries: list[tuple[bytes, bytes]] = self._txn.cursor(self._data).getmulti(keys)
+        if not self._packed:
+            return entries
+        return zip([key for key, _ in entries], self._unpack(state, [value for _, value in entries]), strict=True)
 
     def _get(self, state: int, prefix: bytes, key: bytes) -> bytes | None:
         for undo in self._later_undos(state):
@@ -212,7 +164,7 @@ class LmdbShardSnapshot(ShardSnapshot):
             if is_changed:
                 return old
         value: bytes | None = self._txn.get(prefix + key, db=self._data)
-        return value
+        return self._unpack(state, [value])[0] if value is not None else None
 
     def scan(
         self, state: int, low: bytes = b"", high: bytes | None = None, size: int = 20_000
@@ -235,31 +187,44 @@ class LmdbShardSnapshot(ShardSnapshot):
         cursor = self._txn.cursor(self._data)
         if not cursor.set_range(prefix + low):
             return
-        run: list[tuple[bytes, bytes]] = []
+        keys: list[bytes] = []
+        stored: list[bytes] = []
         for key, value in cursor.iternext():
             if stop is not None and key >= stop:
                 break
-            run.append((key[4:], value))
-            if len(run) == size:
-                yield run
-                run = []
-        if run:
-            yield run
+            keys.append(key[4:])
+            stored.append(value)
+            if len(keys) == size:
+                yield list(zip(keys, self._unpack(state, stored), strict=True))
+                keys, stored = [], []
+        if keys:
+            yield list(zip(keys, self._unpack(state, stored), strict=True))
 
     def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[list[bytes]]:
         if self._later_undos(state):
             for prefix in prefixes:
                 yield [value for run in self.scan(state, *prefix_range(prefix)) for _, value in run]
             return
+        stored: list[bytes] = []
+        ends = [0]
         with self._txn.cursor(self._data) as cursor:
             for prefix in prefixes:
-                low, values = _STATE.pack(state) + prefix, []
+                low = _STATE.pack(state) + prefix
                 if cursor.set_range(low):
                     for key, value in cursor.iternext():
                         if not key.startswith(low):
                             break
-                        values.append(value)
-                yield values
+                        stored.append(value)
+                ends.append(len(stored))
+                if len(stored) >= RUN:
+                    yield from self._cut(state, stored, ends)
+                    stored, ends = [], [0]
+        yield from self._cut(state, stored, ends)
+
+    def _cut(self, state: int, stored: list[bytes], ends: list[int]) -> Iterator[list[bytes]]:
+        """Unpacks values, and divides them at the given places."""
+        values = list(self._unpack(state, stored))
+        yield from (values[start:end] for start, end in pairwise(ends))
 
     def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         if self._later_undos(state):
@@ -275,7 +240,7 @@ class LmdbShardSnapshot(ShardSnapshot):
         for key, value in cursor.iterprev():
             if key < prefix + low:
                 return
-            yield key[4:], value
+            yield key[4:], self._unpack(state, [value])[0]
 
 
 def _read_mark(txn: Any, db: Any, state: int) -> Mark | None:
@@ -308,19 +273,24 @@ def _add_prefix(state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
 
 
 class LmdbShard(Shard):
-    def __init__(self, env: Environment) -> None:
-        self._env = env
-        self._data, self._undo, self._marks, self._fence = (env.databases[n] for n in DATABASES)
+    def __init__(self, env: Environment, *, packed: bool) -> None:
+        """`packed` is the store's: whether values and undo records are stored in the form of format 3."""
+        self._env, self.packed = env, packed
+        self._data, self._undo, self._marks, self._fence, self._shapes = (env.databases[n] for n in DATABASES)
 
     @property
     def environment(self) -> Environment:
         """The LMDB environment, for inspections and repairs."""
         return self._env
 
+    def undo(self, txn: Any, state: int, epoch: int) -> Undo:
+        """The undo record of an epoch, for inspections and repairs."""
+        return Undo(txn, self._undo, state, epoch, packed=self.packed)
+
     @contextmanager
     def at(self, epoch: int) -> Iterator[LmdbShardSnapshot]:
         with self._env.read() as txn:
-            yield LmdbShardSnapshot(self._env, txn, epoch)
+            yield LmdbShardSnapshot(self._env, txn, epoch, self.packed)
 
     def fence(self, term: int) -> None:
         with self._env.write() as txn:
@@ -336,65 +306,76 @@ class LmdbShard(Shard):
 
     def apply(self, epoch: int, writes: Sequence[Write], keep: int, term: int = 0) -> bool:
         wrote = False
-        with self._env.write() as txn:
-            if (newest := self._oldest_term(txn)) > term:
-                raise Fenced(term=term, newest=newest)
-            self._env.handle.reader_check()  # else killed readers keep LMDB from reusing freed pages
-            for write in writes:
-                wrote |= self._apply_one(txn, epoch, write, keep)
-            faults.point("shard.commit")
-        faults.point("shard.committed")
-        return wrote
+        self._env.handle.reader_check()  # else killed readers keep LMDB from reusing freed pages
+        waiting = deque(sorted(writes, key=lambda write: write.state))  # in key order, so that new states are appended
+        while True:
+            with self._env.write() as txn:
+                if (newest := self._oldest_term(txn)) > term:
+                    raise Fenced(term=term, newest=newest)
+                leaves = int(txn.stat(self._data)["leaf_pages"])
+                budget = max(leaves // BUDGET_SHARE, SMALLEST_BUDGET)
+                while waiting and budget > 0:
+                    budget -= _estimate_pages(waiting[0], leaves)
+                    wrote |= self._apply_one(txn, epoch, waiting.popleft(), keep)
+                faults.point("shard.commit")
+            faults.point("shard.committed")
+            if not waiting:
+                return wrote
 
     def _apply_one(self, txn: Any, epoch: int, write: Write, keep: int) -> bool:
         mark = _read_mark(txn, self._marks, write.state)
         if mark is not None and mark.applied >= epoch:
             return False
-        oldest = epoch
+        oldest, entries = epoch, len(write.keys) - write.values.null_count if mark is None else None
         if write.olds is not None:
-            oldest = self._drop_undos(txn, write.state, mark or Mark(0, 0), keep)
-            self._write_undo(txn, epoch, write, write.olds)
-        self._write_data(txn, write)
-        txn.put(_STATE.pack(write.state), _MARK.pack(epoch, oldest), db=self._marks)
+            mark = mark or Mark(0, 0, 0)
+            drop_undos(txn, self._undo, write.state, keep)
+            oldest = max(mark.oldest, min(keep, mark.applied))
+            write_undo(txn, self._undo, write.state, epoch, write.keys, write.olds, packed=self.packed)
+            added = write.olds.null_count - write.values.null_count
+            entries = None if mark.entries is None else max(0, mark.entries + added)
+        self.put(txn, write.state, write.keys, write.values)
+        new_mark = Mark(epoch, oldest, entries if self.packed else None)
+        txn.put(_STATE.pack(write.state), encode_mark(new_mark), db=self._marks)
         return True
 
-    def _drop_undos(self, txn: Any, state: int, mark: Mark, keep: int) -> int:
-        """Deletes undo records of epochs up to `keep`. Returns the oldest epoch that stays readable."""
-        with txn.cursor(self._undo) as cursor:
-            more = cursor.set_range(_EPOCH.pack(state, 0))
-            while more and bytes(cursor.key()) < _EPOCH.pack(state, keep + 1):
-                more = cursor.delete() and bool(cursor.key())
-        return max(mark.oldest, min(keep, mark.applied))
-
-    def _write_undo(self, txn: Any, epoch: int, write: Write, olds: pa.LargeBinaryArray) -> None:
-        chunks = 0
-        for start in range(0, len(write.keys), CHUNK):
-            part = [write.keys.slice(start, CHUNK), olds.slice(start, CHUNK)]
-            batch = pa.RecordBatch.from_arrays(part, schema=_UNDO)
-            txn.put(_CHUNK.pack(write.state, epoch, chunks), batch.serialize().to_pybytes(), db=self._undo)
-            chunks += 1
-        txn.put(_EPOCH.pack(write.state, epoch), _COUNT.pack(chunks), db=self._undo)
-
-    def _write_data(self, txn: Any, write: Write) -> None:
-        keys, values = write.keys, write.values
+    def put(self, txn: Any, state: int, keys: pa.LargeBinaryArray, values: pa.LargeBinaryArray) -> None:
+        """Writes entries of a state in a transaction; a NULL value deletes its key. The keys are sorted."""
+        kept, stored = keys, values
         if values.null_count:
-            keys, values = keys.filter(values.is_valid()), values.drop_null()
-        if len(keys):
-            prefix = _STATE.pack(write.state)
-            first = prefix + keys[0].as_py()
-            entries = arrays.pairs([pa.scalar(prefix, pa.large_binary()), keys], values)
+            kept, stored = keys.filter(values.is_valid()), values.drop_null()
+        if len(kept):
+            stored = Shapes(txn, self._shapes, state).pack(stored) if self.packed else stored
+            prefix = _STATE.pack(state)
+            entries = arrays.pairs([pa.scalar(prefix, pa.large_binary()), kept], stored)
             with _putting, txn.cursor(self._data) as cursor:
-                is_append = not cursor.last() or cursor.key() < first  # appends fill pages completely, without splits
-                cursor.putmulti(entries, append=is_append)
-        if write.values.null_count:
-            for key in _add_prefix(write.state, write.keys.filter(write.values.is_null())).to_pylist():
+                put_sorted(cursor, prefix + kept[0].as_py(), prefix + kept[-1].as_py(), entries, len(kept))
+        if values.null_count:
+            for key in _add_prefix(state, keys.filter(values.is_null())).to_pylist():
                 txn.delete(key, db=self._data)
 
     def roll_back(self, epoch: int, states: Sequence[int] | None = None) -> list[int]:
         with self._env.write() as txn:
             applied = [s for s, mark in self._all_marks(txn) if mark.applied == epoch]
             wanted = applied if states is None else sorted(set(applied) & set(states))
-            return [state for state in wanted if not _roll_back(txn, self._env, state, epoch)]
+            return [state for state in wanted if not self._roll_back(txn, state, epoch)]
+
+    def _roll_back(self, txn: Any, state: int, epoch: int) -> bool:
+        """Rolls back one state. Returns False, and keeps the epoch's values, if its undo record is damaged."""
+        try:
+            undo = self.undo(txn, state, epoch)
+            undo.check_complete()
+            olds = dict(undo.items())
+        except UNREADABLE:
+            olds = None
+        if olds:
+            keys, values = (pa.array([entry[i] for entry in sorted(olds.items())], pa.large_binary()) for i in (0, 1))
+            self.put(txn, state, keys, values)
+        remove_undo(txn, self._undo, state, epoch)
+        mark = decode_mark(txn.get(state_prefix(state), db=self._marks))
+        oldest = mark.oldest if mark is not None and olds is not None else epoch - 1
+        write_mark(txn, self._env, state, epoch - 1, min(oldest, epoch - 1))
+        return olds is not None
 
     def _all_marks(self, txn: Any) -> list[tuple[int, Mark]]:
         """All states with a readable mark."""
@@ -403,34 +384,15 @@ class LmdbShard(Shard):
         return [(state, mark) for state, mark in marks if mark is not None]
 
     def drop(self, state: int) -> None:
-        for db in (self._data, self._undo, self._marks):
+        for db in (self._data, self._shapes, self._undo, self._marks):
             delete_range(self._env, db, *prefix_range(_STATE.pack(state)))
 
 
-def _roll_back(txn: Any, environment: Environment, state: int, epoch: int) -> bool:
-    """Rolls back one state. Returns False, and keeps the epoch's values, if its undo record is damaged."""
-    data, undo_db = environment.databases["data"], environment.databases["undo"]
-    try:
-        undo = Undo(txn, undo_db, state, epoch)
-        undo.check_complete()
-        olds = list(undo.items())
-    except UNREADABLE:
-        olds = None
-    for key, old in olds or ():
-        if old is None:
-            txn.delete(state_prefix(state) + key, db=data)
-        else:
-            txn.put(state_prefix(state) + key, old, db=data)
-    remove_undo(txn, undo_db, state, epoch)
-    mark = decode_mark(txn.get(state_prefix(state), db=environment.databases["marks"]))
-    oldest = mark.oldest if mark is not None and olds is not None else epoch - 1
-    write_mark(txn, environment, state, epoch - 1, min(oldest, epoch - 1))
-    return olds is not None
-
-
-def remove_undo(txn: Any, db: Any, state: int, epoch: int) -> None:
-    for key in undo_keys(txn, db, state, epoch):
-        txn.delete(key, db=db)
+def _estimate_pages(write: Write, leaves: int) -> int:
+    """How many pages a write changes, at most about: those of its keys, and new ones."""
+    if len(write.keys) < FEW:
+        return len(write.keys)
+    return min(len(write.keys), leaves) + int(write.keys.nbytes + write.values.nbytes) // 4096
 
 
 def write_mark(txn: Any, environment: Environment, state: int, applied: int, oldest: int) -> None:

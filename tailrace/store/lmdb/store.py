@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import struct
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +36,7 @@ from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.inspection import Inspection, Repairs, Sizes
 from tailrace.store.key_limit import KeyLimit
 from tailrace.store.lmdb import log
+from tailrace.store.lmdb.dense import put_sorted
 from tailrace.store.lmdb.environment import Environment, acquire, release
 from tailrace.store.lmdb.file_locks import held, read_holder
 from tailrace.store.lmdb.settings import read_settings
@@ -218,8 +221,12 @@ class LmdbStore(Store):
             for key in keys:
                 txn.delete(key, db=self._rows)
             return
+        entries = zip(keys, change.table.rows.encode(after).to_pylist(), strict=True)
+        bounds = [bisect_left(keys, _ROW.pack(change.table.id, node)) for node in range(1, self.nodes)]
         with txn.cursor(self._rows) as cursor:
-            cursor.putmulti(zip(keys, change.table.rows.encode(after).to_pylist(), strict=True))
+            for start, end in pairwise([0, *bounds, len(keys)]):
+                if start < end:
+                    put_sorted(cursor, keys[start], keys[end - 1], islice(entries, end - start), end - start)
 
     def _append_log(
         self,
@@ -453,7 +460,7 @@ class LmdbStore(Store):
     def shard(self, index: int) -> LmdbShard:
         if index not in self._shards:
             environment = self._open(Path(self.path) / "shards" / f"{index:03d}", DATABASES)
-            self._shards[index] = (environment, LmdbShard(environment))
+            self._shards[index] = (environment, LmdbShard(environment, packed=self.settings.packed))
         return self._shards[index][1]
 
     def sync(self) -> None:

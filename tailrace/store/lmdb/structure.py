@@ -15,8 +15,9 @@ from tailrace.store.base import Cut
 from tailrace.store.inspection import UNREADABLE, Inspection, RowAudit, StateRecord
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.extents import states_in
-from tailrace.store.lmdb.shard import Undo, decode_mark, state_prefix, undo_epochs
+from tailrace.store.lmdb.shard import LmdbShard, decode_mark, state_prefix
 from tailrace.store.lmdb.store import COUNTS, LmdbStore, row_prefix, scan_prefix
+from tailrace.store.lmdb.undo import undo_epochs
 
 LAST_EPOCH = 2**64 - 1
 BATCH_ROWS = 10_000  # rows decoded at a time
@@ -127,30 +128,31 @@ class LmdbInspection(Inspection):
         return [f"row under key 0x{batch[i][0].hex()}: stored under a wrong key or on a wrong node" for i in misplaced]
 
     def states(self, shard: int) -> list[StateRecord]:
-        environment = self._store.shard(shard).environment
-        data, undo, marks = (environment.databases[n] for n in ("data", "undo", "marks"))
-        with environment.read() as txn:
+        opened = self._store.shard(shard)
+        data, undo, marks = (opened.environment.databases[n] for n in ("data", "undo", "marks"))
+        with opened.environment.read() as txn:
             with_entries = set(states_in(txn, data))
             numbers = sorted(with_entries | set(states_in(txn, undo)) | set(states_in(txn, marks)))
-            return [_read_record(txn, undo, marks, state, state in with_entries) for state in numbers]
+            return [_read_record(txn, opened, state, state in with_entries) for state in numbers]
 
     def lost_shard_advice(self, shard: int) -> str:
         return f"Close the store in all processes and remove its directory shards/{shard:03d}"
 
 
-def _read_record(txn: Any, undo: Any, marks: Any, state: int, has_entries: bool) -> StateRecord:
+def _read_record(txn: Any, shard: LmdbShard, state: int, has_entries: bool) -> StateRecord:
+    undo, marks = (shard.environment.databases[n] for n in ("undo", "marks"))
     value = txn.get(state_prefix(state), db=marks)
     with txn.cursor(undo) as cursor:
         undos = tuple(undo_epochs(cursor, state, 0, LAST_EPOCH))
-    damaged = {epoch: reason for epoch in undos if (reason := _undo_fault(txn, undo, state, epoch))}
+    damaged = {epoch: reason for epoch in undos if (reason := _undo_fault(txn, shard, state, epoch))}
     return StateRecord(state, has_entries, value is not None, decode_mark(value), undos, damaged)
 
 
-def _undo_fault(txn: Any, db: Any, state: int, epoch: int) -> str | None:
+def _undo_fault(txn: Any, shard: LmdbShard, state: int, epoch: int) -> str | None:
     """Why an undo record is unusable; None if it is complete and its keys are sorted."""
     last: bytes | None = None
     try:
-        undo = Undo(txn, db, state, epoch)
+        undo = shard.undo(txn, state, epoch)
         undo.check_complete()
         for key, _ in undo.items():
             if last is not None and key <= last:
