@@ -9,22 +9,24 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.codec.arrays import is_text
-from tailrace.codec.schema import TableDef
 from tailrace.errors import BadKey, BadValue, NullKey, UnknownColumn
+
+if TYPE_CHECKING:
+    from tailrace.codec.schema import TableDef
 
 LONGEST_DECIMAL = 60  # characters
 Rows: TypeAlias = Any  # a sequence of dicts, pa.Table, pa.RecordBatch, or a pandas DataFrame
 
 
 def to_batch(table: TableDef, rows: Rows, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-    """`rows` as a batch of the given columns (default: all). A column missing from a row becomes NULL."""
+    """`rows` as a batch of the given columns (default: all). A column missing from a row gets its default or NULL."""
     names = list(columns) if columns is not None else table.schema.names
     if hasattr(rows, "to_dict") and hasattr(rows, "columns") and not isinstance(rows, pa.Table):
         rows = pa.Table.from_pandas(rows, preserve_index=False)
@@ -45,7 +47,8 @@ def _from_arrow(table: TableDef, rows: pa.Table | pa.RecordBatch, names: list[st
     for name in names:
         kind = table.schema.field(name).type
         if name not in given:
-            arrays.append(pa.nulls(rows.num_rows, kind))
+            default = pa.scalar(table.defaults.get(name), kind)
+            arrays.append(pa.repeat(default, rows.num_rows))
             continue
         array = rows.column(given[name])
         if isinstance(array, pa.ChunkedArray):
@@ -111,7 +114,9 @@ def _from_dicts(table: TableDef, rows: Sequence[Mapping[str, Any]], names: list[
                 extra = next(n for n in respelled if n not in expected)
                 raise UnknownColumn(row=number, table=table.name, column=extra, columns=", ".join(names))
             dicts[number] = respelled
-    arrays = [array_of([row.get(name) for row in dicts], name, table.schema.field(name).type) for name in names]
+    defaults = table.defaults
+    columns = [(name, [row.get(name, defaults.get(name)) for row in dicts]) for name in names]
+    arrays = [array_of(values, name, table.schema.field(name).type) for name, values in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([table.schema.field(n) for n in names]))
 
 

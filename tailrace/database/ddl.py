@@ -1,4 +1,4 @@
-"""Executes SQL statements: creates, drops and describes tables and views, and runs queries."""
+"""Executes SQL statements: creates, alters, drops and describes tables and views, and runs queries."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from tailrace import types
 from tailrace.catalog.catalog import Catalog, known_names
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import pinned_relations
+from tailrace.database.alter import Alterations
 from tailrace.database.progress import OnStep, Step, ignore_step
+from tailrace.database.show_create import show_create
 from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, UnknownName
+from tailrace.plan.sql.altering import AddColumns, DropColumn, Rename, RenameColumn, ShowCreate
 from tailrace.plan.sql.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
 from tailrace.store.base import Store
 from tailrace.store.locks import EpochLock
@@ -86,6 +89,10 @@ class StatementRunner:
                 self._create_view(statement)
             case Drop():
                 self._drop(statement)
+            case AddColumns() | DropColumn() | RenameColumn() | Rename():
+                Alterations(self._store, self._catalog, self._lock, lambda: self._definer).run(statement)
+            case ShowCreate():
+                return show_create(self._catalog.relations, statement)
         return None
 
     @staticmethod
@@ -122,7 +129,7 @@ class StatementRunner:
                 raise BeingBuilt(name=statement.name, how=how)
             for column in statement.columns:
                 types.arrow(column.type)
-            self._catalog.add_table(statement.name, statement.columns, statement.key)
+            self._catalog.add_table(statement.name, statement.columns, statement.key, statement.defaults)
 
     def _exists(self, name: str, if_not_exists: bool) -> bool:
         """Whether a table or view has this name. Raises `NameTaken` unless the statement says IF NOT EXISTS."""
@@ -145,11 +152,23 @@ class StatementRunner:
             if statement.name not in known:
                 return
         with self._lock.held():
+            if statement.cascade:
+                self._refuse_cascade_into_builds(statement.name)
             if statement.kind == "table":
-                self._catalog.drop_table(statement.name)
+                self._catalog.drop_table(statement.name, cascade=statement.cascade)
             else:
-                self._catalog.drop_view(statement.name)
+                self._catalog.drop_view(statement.name, cascade=statement.cascade)
             self._catalog.clear_leftovers()
+
+    def _refuse_cascade_into_builds(self, name: str) -> None:
+        """Raises `BeingBuilt` if a build reads the table or view, or a view that would be dropped with it."""
+        dropped = {name, *(v.name for v in self._catalog.readers(name))}
+        for making in self._catalog.builds.values():
+            if not making.failed and any(dropped & {v.name, *v.uses} for v in making.unpublished.views):
+                how = (
+                    f"and reads what this statement would drop; wait until that build ends, or DROP VIEW {making.name}"
+                )
+                raise BeingBuilt(name=making.name, how=how)
 
     # views
 
