@@ -151,12 +151,15 @@ class Catalog:
 
     def _read(self) -> None:
         head = self._store.document(CATALOG) or Head(0, 1)
-        if head.version != self._version:
-            self._layouts = self._store.documents(LAYOUTS)
-            self._tables = {t.name: self._table_of(t) for t in self._store.documents(TABLES).values()}
-            self._views = {v.name: v for v in map(view_of, self._store.documents(VIEWS).values())}
-            self._states = self._store.documents(STATES)
-            self._version, self._next = head.version, head.next
+        while head.version != self._version:
+            layouts, states = self._store.documents(LAYOUTS), self._store.documents(STATES)
+            tables, views = self._store.documents(TABLES), self._store.documents(VIEWS)
+            read, head = head, self._store.document(CATALOG) or Head(0, 1)
+            if head == read:  # else another process changed some of them meanwhile
+                self._layouts, self._states = layouts, states
+                self._tables = {t.name: self._table_of(t) for t in tables.values()}
+                self._views = {v.name: v for v in map(view_of, views.values())}
+                self._version, self._next = head.version, head.next
 
     def _table_of(self, document: TableDocument) -> TableDef:
         return table_of(document, self._layouts.get(str(document.id)))

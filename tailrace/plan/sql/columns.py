@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tailrace.errors import SqlError, SyntaxFault, Unsupported
 from tailrace.plan.sql.literals import read_default
+from tailrace.plan.sql.naming import CONSTRAINT_STARTS
 from tailrace.plan.sql.tokens import Location, Words
 from tailrace.types import Column
 
@@ -42,7 +43,6 @@ _SUPPORTED_TYPES = (
     "DATE, TIMESTAMP or TIMESTAMP_NTZ"
 )
 _SUPPORTED_CONSTRAINTS = "a column can have DEFAULT, PRIMARY KEY and, if it is a key column, NOT NULL"
-_TABLE_CONSTRAINT_STARTS = ("PRIMARY", "CONSTRAINT", "FOREIGN", "UNIQUE", "CHECK")
 
 
 class NewColumns(NamedTuple):
@@ -116,7 +116,7 @@ def read_columns(words: Words, table: str) -> NewColumns:
     draft = _TableDraft(table)
     words.expect("(")
     while True:
-        if words.peek() in _TABLE_CONSTRAINT_STARTS:
+        if words.peek() in CONSTRAINT_STARTS:
             _read_constraint(words, draft)
         else:
             _read_column(words, draft)
