@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tailrace.database.transaction import Transaction
     from tailrace.database.view import View
     from tailrace.epochs.model import Epoch
+    from tailrace.spark.spark_options import SparkOptions
     from tailrace.store.base import Cut, Written
     from tailrace.verify.audit.findings import AuditReport
     from tailrace.verify.report import Report
@@ -34,6 +35,7 @@ __all__ = [
     "Epoch",
     "Report",
     "Snapshot",
+    "SparkOptions",
     "Table",
     "TailraceError",
     "Transaction",
@@ -53,6 +55,7 @@ _HOMES = {
     "Epoch": "tailrace.epochs.model",
     "Report": "tailrace.verify.report",
     "Snapshot": "tailrace.database.snapshot",
+    "SparkOptions": "tailrace.spark.spark_options",
     "Table": "tailrace.database.table",
     "Transaction": "tailrace.database.transaction",
     "View": "tailrace.database.view",

@@ -29,6 +29,8 @@ FEATURES: dict[str, float] = {
     "subqueries": 1,  # in FROM
     "cte": 1,
     "scalar": 1,  # scalar subqueries
+    "checked": 1,  # scalar subqueries that nothing proves to have one row
+    "lateral": 1,  # LATERAL subqueries
     "in": 1,
     "exists": 1,
     "correlated": 1,
@@ -39,6 +41,7 @@ FEATURES: dict[str, float] = {
     "values": 1,
     "views": 1,  # views over views
     "specials": 1,  # NaN and infinities
+    "nested": 1,  # a table with arrays, maps, structs and intervals
 }
 
 

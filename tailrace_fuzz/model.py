@@ -90,7 +90,7 @@ def plain(value: Any) -> Any:
     """A hashable value in which NaN equals NaN and -0.0 equals 0.0."""
     if isinstance(value, float):
         return "nan" if math.isnan(value) else value + 0.0
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return tuple(plain(v) for v in value)
     if isinstance(value, dict):
         return tuple(sorted((k, plain(v)) for k, v in value.items()))

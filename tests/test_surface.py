@@ -23,6 +23,7 @@ NAMES = [
     "Epoch",
     "Report",
     "Snapshot",
+    "SparkOptions",
     "Table",
     "TailraceError",
     "Transaction",

@@ -7,6 +7,7 @@
     state:<print>    the number of the arrangement with that fingerprint
     building         states that a build in one job is filling
     build:<name>     views that are built chunk by chunk, and their states (`catalog/construction.py`)
+    failed:<name>    a view that has failed (`catalog/failed.py`)
     dropping         states to remove, each with the last epoch whose readers may need it
     emptying         dropped tables whose rows are not yet deleted
 
@@ -36,6 +37,7 @@ from tailrace.catalog.definition import (
     view_document,
     view_of,
 )
+from tailrace.catalog.failed import FailedView, read_failed, recovered_documents
 from tailrace.codec.layouts import Layout
 from tailrace.codec.schema import TableDef
 from tailrace.errors import InUse, UnknownName
@@ -181,6 +183,20 @@ class Catalog:
         return self._current()._states
 
     @property
+    def failed(self) -> dict[str, FailedView]:
+        """The failed views by name (`catalog/failed.py`)."""
+        return read_failed(self._store)
+
+    @property
+    def live_states(self) -> dict[str, int]:
+        """The states that views keep up to date; those that only failed views keep are left out."""
+        failed = self.failed
+        if not failed:
+            return self.states
+        kept = {p for v in self.views.values() if v.name not in failed for p in v.fingerprints}
+        return {p: n for p, n in self.states.items() if p in kept}
+
+    @property
     def relations(self) -> Relations:
         with self._lock:
             self._read()
@@ -253,7 +269,8 @@ class Catalog:
         return self.readers(name)
 
     def _dropped(self, views: Sequence[ViewDef]) -> dict[str, Any]:
-        return {**{VIEWS.at(v.name): None for v in views}, **self._drop_views(views, [], [])}
+        removals = {VIEWS.at(v.name): None for v in views}
+        return {**removals, **self._drop_views(views, [], []), **self._recover(v.name for v in views)}
 
     def query(self, view: ViewDef, others: Sequence[ViewDef] = ()) -> BoundQuery:
         """The view's SQL with that of all views it reads. Views in `others` take precedence over published ones."""
@@ -271,7 +288,7 @@ class Catalog:
 
         The numbers are listed in `building`: the states become leftovers if the build ends before `publish`.
         """
-        unpublished, next_number = self._assign_numbers(views, self.states)
+        unpublished, next_number = self._assign_numbers(views, self.live_states)
         self._change({BUILDING.name: unpublished.numbers}, next_number)
         return unpublished
 
@@ -334,14 +351,18 @@ class Catalog:
         epoch = self._committed_epoch()
         views = unpublished.views
         replaced = [self.views[v.name] for v in views if v.name in self.views]
-        new_states = {p: n for p, n in unpublished.states.items() if p not in self.states}
-        duplicates = [n for p, n in unpublished.states.items() if p in self.states]
+        live = self.live_states
+        new_states = {p: n for p, n in unpublished.states.items() if p not in live}
+        # A failed view kept a state of the same fingerprint, which is behind. It will be recomputed with the new one.
+        outdated = [n for p, n in self.states.items() if p in new_states]
+        duplicates = [n for p, n in unpublished.states.items() if p in live] + outdated
         name = views[0].name
         self._change(
             {
                 **{VIEWS.at(v.name): view_document(replace(v, since=epoch)) for v in views},
-                **{STATES.at(p): n for p, n in new_states.items()},
                 **self._drop_views(replaced, views, duplicates),
+                **{STATES.at(p): n for p, n in new_states.items()},
+                **self._recover(v.name for v in views),
                 BUILDING.name: None,
                 BUILDS.at(name): None,
                 LOADED.at(name): None,
@@ -358,6 +379,11 @@ class Catalog:
         """
         view = self.view(name)
         self._change(self._dropped([view, *self._cascaded(view.name, cascade)]))
+
+    def _recover(self, names: Iterable[str]) -> dict[str, Any]:
+        """The documents that remove the marks of failed views, because they are dropped or replaced."""
+        failed = self.failed
+        return {k: v for name in names if name in failed for k, v in recovered_documents(name).items()}
 
     def _drop_views(self, old: Sequence[ViewDef], new: Sequence[ViewDef], duplicates: list[int]) -> dict[str, Any]:
         """The documents that drop the states of `old` views that neither `new` nor other views need.

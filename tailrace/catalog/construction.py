@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 from msgspec import structs
 
+from tailrace import events
 from tailrace.catalog.definition import ViewDocument
 from tailrace.store.base import Store
 from tailrace.store.documents import Count, Document, Kind, Number
@@ -150,6 +151,7 @@ def give_up(store: Store, name: str, reason: str) -> None:
             DROPPING.name: [*(store.document(DROPPING) or ()), *((state, 0) for state in states)],
         }
     )
+    events.view_failed(store.path, name, reason)
 
 
 def this_owner() -> Owner:

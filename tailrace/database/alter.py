@@ -14,6 +14,7 @@ from msgspec import structs
 
 from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.definition import ViewDef
+from tailrace.catalog.failed import FAILED, failed_documents, recovered_documents
 from tailrace.codec.layouts import MOST_COLUMNS, Layout, StoredColumn
 from tailrace.codec.schema import TableDef
 from tailrace.epochs.model import INTENT
@@ -32,21 +33,22 @@ class Alterations:
     def __init__(self, store: Store, catalog: Catalog, lock: EpochLock, definer: Callable[[], ViewDefiner]) -> None:
         self._store, self._catalog, self._lock, self._definer = store, catalog, lock, definer
 
-    def run(self, statement: Alter) -> None:
+    def run(self, statement: Alter) -> str:
+        """Executes a statement. Returns what it did, in a few words."""
         with self._lock.held():
             match statement:
                 case AddColumns():
-                    self._add_columns(statement)
+                    return self._add_columns(statement)
                 case DropColumn():
-                    self._drop_column(statement)
+                    return self._drop_column(statement)
                 case RenameColumn():
-                    self._rename_column(statement)
+                    return self._rename_column(statement)
                 case Rename("table"):
-                    self._rename_table(statement)
+                    return self._rename_table(statement)
                 case Rename():
-                    self._rename_view(statement)
+                    return self._rename_view(statement)
 
-    def _add_columns(self, statement: AddColumns) -> None:
+    def _add_columns(self, statement: AddColumns) -> str:
         table = self._catalog.table(statement.table)
         known = {c.name.lower() for c in table.columns}
         taken = [c.name for c in statement.added.columns if c.name.lower() in known]
@@ -60,14 +62,16 @@ class Alterations:
         if len(layout.columns) + len(added) > MOST_COLUMNS:
             message = f"table {table.name!r} has had {len(layout.columns)} columns; the limit is {MOST_COLUMNS}"
             raise SqlError(message=message)
-        if added:
-            self._catalog.alter(table.with_layout(layout.added(added)))
+        if not added:
+            return f"table {table.name} has these columns already"
+        self._catalog.alter(table.with_layout(layout.added(added)))
+        return f"added {', '.join(c.name for c in added)} to table {table.name}"
 
-    def _drop_column(self, statement: DropColumn) -> None:
+    def _drop_column(self, statement: DropColumn) -> str:
         table = self._catalog.table(statement.table)
         name = _column_name(table, statement.column, required=not statement.if_exists)
         if name is None:
-            return
+            return f"table {table.name} has no column {statement.column}"
         if name in table.key:
             advice = "create a new table and load the rows into it"
             raise SqlError(message=f"{name!r} is a key column of table {table.name!r} and cannot be dropped; {advice}")
@@ -83,6 +87,8 @@ class Alterations:
             self._refuse_builds(view, f"and reads view {view!r}, which this statement would drop")
         self._catalog.alter(altered, dropped=list(dropped.values()))
         self._catalog.clear_leftovers()
+        also = f" and views {', '.join(sorted(dropped))}" if dropped else ""
+        return f"dropped column {name} of table {table.name}{also}"
 
     def _users(self, table: TableDef, altered: TableDef, column: str) -> tuple[list[ViewDef], list[str]]:
         """The published views that need a column, and the names of builds of views that need it."""
@@ -103,12 +109,13 @@ class Alterations:
         users = [view for view in published if rewriter.needs(view, column)]
         return users, [name for name, view in building if rewriter.needs(view, column)]
 
-    def _rename_column(self, statement: RenameColumn) -> None:
+    def _rename_column(self, statement: RenameColumn) -> str:
         table = self._catalog.table(statement.table)
         old, new = _column_name(table, statement.column), statement.to
         assert old is not None
+        done = f"renamed column {old} of table {table.name} to {new}"
         if old == new:
-            return
+            return done
         if any(c.name.lower() == new.lower() for c in table.columns if c.name != old):
             raise _column_taken(table, new)
         self._refuse_builds(table.name, f"and reads table {table.name!r}, whose column would be renamed")
@@ -123,11 +130,13 @@ class Alterations:
             rewriter = ViewRewriter(self._definer(), before, after, "RENAME COLUMN")
             rewritten = [rewriter.with_column(view, table, old, new) for view in readers]
         self._catalog.alter(altered, self._with_scans(altered, rewritten))
+        return done
 
-    def _rename_table(self, statement: Rename) -> None:
+    def _rename_table(self, statement: Rename) -> str:
         table = self._catalog.table(statement.name)
+        done = f"renamed table {table.name} to {statement.to}"
         if statement.to == table.name:
-            return
+            return done
         self._refuse_taken(statement.to)
         self._refuse_builds(table.name, f"and reads table {table.name!r}, which would be renamed")
         renamed = replace(table, name=statement.to)
@@ -136,11 +145,13 @@ class Alterations:
         after = replace(before, tables={**others, renamed.name: renamed})
         rewritten = self._follow(before, after, table.name, renamed.name, "RENAME TO")
         self._catalog.alter(renamed, self._with_scans(renamed, rewritten), was=table.name)
+        return done
 
-    def _rename_view(self, statement: Rename) -> None:
+    def _rename_view(self, statement: Rename) -> str:
         view = self._catalog.view(statement.name)
+        done = f"renamed view {view.name} to {statement.to}"
         if statement.to == view.name:
-            return
+            return done
         self._refuse_taken(statement.to)
         self._refuse_builds(view.name, "and is connected with this view")
         renamed = replace(view, name=statement.to)
@@ -148,7 +159,8 @@ class Alterations:
         others = {name: v for name, v in before.views.items() if name != view.name}
         after = replace(before, views={**others, renamed.name: renamed})
         rewritten = self._follow(before, after, view.name, renamed.name, "RENAME TO")
-        self._catalog.rename_view(view.name, renamed, rewritten, self._renamed_intent(view.name, renamed.name))
+        self._catalog.rename_view(view.name, renamed, rewritten, self._naming_documents(view.name, renamed.name))
+        return done
 
     def _follow(self, before: Names, after: Names, old: str, new: str, what: str) -> list[ViewDef]:
         """The views that read a table or view, with its new name."""
@@ -170,13 +182,21 @@ class Alterations:
 
         return [v if v.root is None else replace(v, root=rename_scans(v.root, table)) for v in reading]
 
-    def _renamed_intent(self, old: str, new: str) -> dict[str, object]:
-        """The document of an epoch that has begun and names the view, with its new name."""
-        intent = self._store.document(INTENT)
-        if intent is None or old not in intent.ways:
-            return {}
-        ways = {new if name == old else name: way for name, way in intent.ways.items()}
-        return {INTENT.name: structs.replace(intent, ways=ways)}
+    def _naming_documents(self, old: str, new: str) -> dict[str, object]:
+        """The documents that name a view, with its new name: those of failed views, and of an epoch that has begun."""
+        documents: dict[str, object] = {}
+        for name, failed in self._catalog.failed.items():
+            if name == old:
+                documents |= {**recovered_documents(old), **failed_documents(new, failed)}
+            elif failed.because == old:
+                documents[FAILED.at(name)] = structs.replace(failed, because=new)
+        if (intent := self._store.document(INTENT)) is not None:
+            ways, catch_ups, failed_now = (
+                {new if name == old else name: value for name, value in part.items()}
+                for part in (intent.ways, intent.catch_ups, intent.failed)
+            )
+            documents[INTENT.name] = structs.replace(intent, ways=ways, catch_ups=catch_ups, failed=failed_now)
+        return documents
 
     def _refuse_taken(self, name: str) -> None:
         kind = "view" if name in self._catalog.views else "table" if name in self._catalog.tables else None

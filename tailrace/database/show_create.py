@@ -11,6 +11,7 @@ from tailrace.codec.schema import TableDef
 from tailrace.plan.sql.altering import ShowCreate
 from tailrace.plan.sql.literals import default_sql
 from tailrace.plan.sql.naming import name_sql
+from tailrace.types import is_scalar
 
 
 def show_create(relations: Relations, statement: ShowCreate) -> pa.Table:
@@ -28,7 +29,8 @@ def create_table(table: TableDef) -> str:
     for column in table.columns:
         default = stored[column.name].default if column.name in stored else None
         clause = "" if default is None else f" DEFAULT {default_sql(default, column.type)}"
-        lines.append(f"  {name_sql(column.name)} {column.type.upper()}{clause}")
+        type_name = column.type.upper() if is_scalar(column.type) else column.type  # fields of structs keep their case
+        lines.append(f"  {name_sql(column.name)} {type_name}{clause}")
     lines.append(f"  PRIMARY KEY ({', '.join(map(name_sql, table.key))})")
     return f"CREATE TABLE {name_sql(table.name)} (\n" + ",\n".join(lines) + "\n)"
 

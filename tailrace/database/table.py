@@ -134,9 +134,13 @@ class TableWrites(TableSchema, ABC, Generic[W]):
         return self.put_many([row])
 
     def put_many(self, rows: Rows) -> W:
-        """Insert or replace rows atomically. Takes dicts, a pyarrow Table or RecordBatch, or a pandas DataFrame."""
+        """Insert or replace rows atomically: dicts, a pyarrow Table or RecordBatch, or a pandas or Spark DataFrame.
+
+        A Spark DataFrame is read a batch at a time; its rows are held in memory until the last one is written.
+        """
         table = self._current()
-        return self._write([Change(table, "put", to_batch(table, rows))])
+        batches = _spark_batches(rows, table) if _is_spark_frame(rows) else [to_batch(table, rows)]
+        return self._write([Change(table, "put", batch) for batch in batches])
 
     def update(self, row: Mapping[str, Any]) -> W:
         """Change only the given columns of one row. Raises `NoSuchRow` if its key does not exist."""
@@ -144,15 +148,16 @@ class TableWrites(TableSchema, ABC, Generic[W]):
 
     def update_many(self, rows: Sequence[Mapping[str, Any]]) -> W:
         """Partial updates, applied atomically. Rows may give different columns."""
-        changes, table = [], self._current()
+        changes, table, first = [], self._current(), 1
         # Only adjacent rows with the same columns are grouped: the order of updates is kept, and the last one wins.
         for _, run in groupby(rows, key=lambda row: sorted(map(str, row))):
             group = list(run)
             names = [n for n in table.schema.names if n.lower() in {str(c).lower() for c in group[0]}]
             for key in table.key:
                 if key not in names:
-                    raise NullKey(row=0, column=key, table=table.name)
-            batch = to_batch(table, group, names)
+                    raise NullKey(row=first, column=key, table=table.name)
+            batch = to_batch(table, group, names, first)
+            first += len(group)
             changes.append(Change(table, "update", batch))
         return self._write(changes)
 
@@ -164,6 +169,18 @@ class TableWrites(TableSchema, ABC, Generic[W]):
         """Delete rows atomically. Missing keys are skipped."""
         table = self._current()
         return self._write([Change(table, "delete", _key_batch(table, keys))])
+
+
+def _is_spark_frame(rows: Any) -> bool:
+    """Whether the rows are a Spark DataFrame, of Spark itself or of Spark Connect; does not import PySpark."""
+    kinds = type(rows).__mro__
+    return any(kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.") for kind in kinds)
+
+
+def _spark_batches(frame: Any, table: TableDef) -> Iterator[pa.RecordBatch]:
+    from tailrace.spark.given import given_batches
+
+    return given_batches(frame, table)
 
 
 class Table(TableReads, TableWrites[Written]):

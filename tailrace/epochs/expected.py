@@ -27,14 +27,14 @@ class ExpectedStates(Epochs):
 
     def run(self, maintained: Maintained, cut: Cut) -> int:
         """Builds views and their states from the tables at a cut. Returns the epoch at which they are readable."""
-        is_large = self._count_input(maintained) > construction.AT_ONCE
+        is_large = self.jobs.count_input(maintained) > construction.AT_ONCE
         chunked = [v for v in maintained.views if is_large and v.plan.is_chunked]
         rest = [v for v in maintained.views if v not in chunked]
         epoch = self._build_in_chunks(replace(maintained, views=chunked), cut) if chunked else 0
         if rest:
             epoch, unchunked = epoch + 1, replace(maintained, views=rest)
             work = Assignment(epoch, epoch, None, cut, maintained.states_of(chunked))
-            self._run_job(work, unchunked, None, self._count_input(unchunked))
+            self.jobs.run_job(work, unchunked, None, self.jobs.count_input(unchunked))
         return epoch
 
     def _build_in_chunks(self, maintained: Maintained, cut: Cut) -> int:
@@ -49,6 +49,6 @@ class ExpectedStates(Epochs):
             epoch += 1
             work = Assignment(epoch, epoch - 1, cut, cut, part=Part(loaded, new_bounds))
             changed = frozenset(n for n, bounds in new_bounds.items() if loaded.get(n) != bounds)
-            self._run_job(work, maintained, changed if loaded else None, rows, "rebuild")
+            self.jobs.run_job(work, maintained, changed if loaded else None, rows, "rebuild")
             loaded = new_bounds
         return epoch

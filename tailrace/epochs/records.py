@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec import structs
@@ -15,16 +15,25 @@ HELD = 32  # number of records that are kept, or more if a pin needs older ones
 
 
 def record_documents(
-    store: Store, epoch: int, cut: Cut, at: float, seconds: float, operations: int, ways: Mapping[str, Way], keep: int
+    store: Store,
+    epoch: int,
+    cut: Cut,
+    at: float,
+    seconds: float,
+    operations: int,
+    ways: Mapping[str, Way],
+    keep: int,
+    failed: Collection[str],
 ) -> dict[str, Any]:
     """The documents that add an epoch's record and remove the oldest ones. Written in the epoch's commit.
 
-    Records of epochs after `keep` always stay: a reader may follow the epochs from there.
+    Records of epochs after `keep` always stay: a reader may follow the epochs from there. `failed` are the views that
+    the epoch does not include.
     """
     last_removed = epoch_key(min(epoch - HELD, keep))
     removed = [key for key in store.documents(EPOCHS) if key <= last_removed]
     refreshed = {name: Refreshed(way.taken, way.reason) for name, way in sorted(ways.items())}
-    record = EpochRecord(epoch, at, operations, round(seconds, 3), refreshed, cut)
+    record = EpochRecord(epoch, at, operations, round(seconds, 3), refreshed, cut, tuple(sorted(failed)))
     return {EPOCHS.at(epoch_key(epoch)): record, **{EPOCHS.at(key): None for key in removed}}
 
 

@@ -134,9 +134,9 @@ def describe(node: Node) -> str:
         case Scan(table=table):
             return f"{table} {_in_parentheses(names(node))}"
         case Filter(condition=condition):
-            return _named(condition, inputs[0])
+            return named(condition, inputs[0])
         case Project(expressions=expressions, output=output):
-            shown = [_named(e, inputs[0]) for e in expressions]
+            shown = [named(e, inputs[0]) for e in expressions]
             return ", ".join(s if s == c.name else f"{s} AS {c.name}" for s, c in zip(shown, output, strict=True))
         case Join(left_on=left_on, right_on=right_on, null_safe=null_safe):
             pairs = zip(left_on, right_on, null_safe, strict=True)
@@ -144,15 +144,15 @@ def describe(node: Node) -> str:
             return "on " + " and ".join(on) if on else "of all pairs"
         case Aggregate(groups=groups, calls=calls):
             grouped = "by " + ", ".join(inputs[0][p] for p in groups) if groups else "of all rows"
-            return ": ".join(filter(None, (grouped, ", ".join(_named(c.sql, inputs[0]) for c in calls))))
+            return ": ".join(filter(None, (grouped, ", ".join(named(c.sql, inputs[0]) for c in calls))))
         case Generate(generator=generator, output=output):
-            return f"{_named(generator, inputs[0])} AS {_in_parentheses([c.name for c in output])}"
+            return f"{named(generator, inputs[0])} AS {_in_parentheses([c.name for c in output])}"
         case UnionAll(branches):
             return f"of {len(branches)}"
         case OneRow():
             return "of constants"
         case Window(calls=calls):
-            shown = [f"{_named(c.sql, inputs[0])} {c.frame}".strip() for c in calls]
+            shown = [f"{named(c.sql, inputs[0])} {c.frame}".strip() for c in calls]
             return f"{', '.join(shown)} {_partition_and_order(node, inputs[0])}".strip()
         case TopK(offset=offset, limit=limit):
             bounds = [] if limit is None else [str(limit)]
@@ -188,9 +188,9 @@ def names(node: Node) -> list[str]:
             left = [f"left.{n}" if n in ambiguous else n for n in inputs[0]]
             return left + [f"right.{n}" if n in ambiguous else n for n in inputs[1]]
         case Aggregate(groups=groups, calls=calls):
-            return [inputs[0][p] for p in groups] + [_named(c.sql, inputs[0]) for c in calls]
+            return [inputs[0][p] for p in groups] + [named(c.sql, inputs[0]) for c in calls]
         case Window(calls=calls):
-            return inputs[0] + [_named(c.sql, inputs[0]) for c in calls]
+            return inputs[0] + [named(c.sql, inputs[0]) for c in calls]
         case TopK(numbered=numbered):
             return inputs[0] + ["row_number()"] * numbered
     return [c.name for c in node.columns]
@@ -234,7 +234,7 @@ def _by(node: Node, arrangement: Arrangement) -> list[str]:
     return [names(owner)[p] for p in arrangement.by]
 
 
-def _named(text: str, columns: list[str]) -> str:
+def named(text: str, columns: list[str]) -> str:
     """An expression with its input's column names in place of positions."""
 
     def rewrite(node: exp.Expr) -> exp.Expr:

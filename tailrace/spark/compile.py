@@ -67,8 +67,9 @@ class Compiler:
     """Compiles the views of one store.
 
     `touched` are the ids of the tables with changes; None means all tables. `blank` means that the views are
-    computed from empty states. `reusable` says whether the frame may run again for later epochs. A frame with a
-    shuffle may not: Spark would reuse the shuffle files of the first run.
+    computed from empty states. `netted`: rows that cancel out never reach an expression. `reusable` says whether the
+    frame may run again for later epochs. A frame with a shuffle may not: Spark would reuse the shuffle files of the
+    first run.
     """
 
     def __init__(
@@ -79,9 +80,10 @@ class Compiler:
         touched: frozenset[int] | None,
         *,
         blank: bool,
+        netted: bool = False,
     ) -> None:
         self._stages, self._flows, self._tables = stages, FlowOperators(stages), tables
-        self._states, self._touched, self._blank = states, touched, blank
+        self._states, self._touched, self._blank, self._netted = states, touched, blank, netted
         self._limit = stages.store.key_limit
         self._deltas: dict[tuple[str, bool], Flow | None] = {}
         self._arrangement_sinks: dict[int, Fragment] = {}  # by state; updates that `_look_up` keeps out of the join
@@ -125,6 +127,7 @@ class Compiler:
 
         Without `net` the delta may contain rows that cancel out. That is enough if it is only summed.
         """
+        net = net or self._netted
         # A stateful operator must be compiled once only: it ignores `net`.
         cache_key = node.fingerprint, net or isinstance(node, arrangements.Stateful)
         if cache_key not in self._deltas:
@@ -314,6 +317,8 @@ class Compiler:
         picked = _plain_scan(node.input)
         if picked is None or not all(c.plain for c in slots.sums) or self._blank:
             return None
+        if not all(is_scalar(node.input.columns[p].type) for p in node.groups):
+            return None  # Arrow cannot group by arrays and structs
         scan, positions = picked
         if self._touched is not None and scan.table_id not in self._touched:
             return None

@@ -8,13 +8,17 @@ otherwise   Spark or a worker was lost, or an expression failed on some row: unk
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
-from tailrace.errors import EpochFailed, Fenced, StoreFull
+from tailrace.errors import EnvironmentFault, EpochFailed, Fenced, SqlError, StoreFull
 from tailrace.sent_errors import receive_error
+from tailrace.spark.session import is_running
 
 # What a Spark job may raise. Py4JError: Spark's own bugs (a ClassCastException in the optimizer) and lost workers.
 # ConnectionError: the JVM is gone.
@@ -35,6 +39,17 @@ def reason(error: Exception) -> str:
         # Line 1 names the called method. Line 2 has the class and the message of the exception.
         return _CLASS.sub("", _TASK.sub("", lines[1].removeprefix(": "))).split(" SQLSTATE:")[0]
     return lines[0].split(" SQLSTATE:")[0]
+
+
+@contextmanager
+def translated(spark: Callable[[], SparkSession]) -> Iterator[None]:
+    """Turns a failure of Spark in the block into an error of Tailrace: of the query, or of Spark if it has stopped."""
+    try:
+        yield
+    except FAILURES as error:
+        if not is_running(spark()):
+            raise EnvironmentFault(message="Spark has stopped. Start this process again") from None
+        raise SqlError(message=reason(error)) from None
 
 
 CANCELLED = "SPARK_JOB_CANCELLED"

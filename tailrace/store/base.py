@@ -19,7 +19,7 @@ from tailrace.codec.layouts import Layout
 from tailrace.codec.schema import TableDef
 from tailrace.errors import NotCapable
 from tailrace.store.documents import Changes, Count, Kind
-from tailrace.store.inspection import Inspection, Repairs
+from tailrace.store.inspection import Inspection, Repairs, Sizes
 from tailrace.store.key_limit import KeyLimit
 from tailrace.store.store_ref import StoreRef
 
@@ -189,6 +189,14 @@ class Shard(ABC):
         """
 
     @abstractmethod
+    def roll_back(self, epoch: int, states: Sequence[int] | None = None) -> list[int]:
+        """Takes back what an uncommitted epoch wrote to these states (None: to all), in one transaction.
+
+        The caller has fenced off the tasks of that epoch. Returns the states whose undo record is damaged: they keep
+        the values of the epoch.
+        """
+
+    @abstractmethod
     def fence(self, term: int) -> None:
         """From now on refuses writes of earlier terms."""
 
@@ -229,6 +237,10 @@ class Store(ABC):
     def repairs(self) -> Repairs:
         """Repairs of the store's structures. Needs `Capability.REPAIR`."""
         raise NotCapable(store=self.ref.url, capability=Capability.REPAIR.value)
+
+    def sizes(self, tables: Sequence[TableDef]) -> Sizes:
+        """How large these tables, all states and the store are. Needs `Capability.INSPECTION`."""
+        raise NotCapable(store=self.ref.url, capability=Capability.INSPECTION.value)
 
     @abstractmethod
     def document(self, kind: Kind[T], key: object = "") -> T | None:

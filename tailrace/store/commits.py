@@ -29,7 +29,7 @@ class Refreshed(Document, frozen=True):
 
 
 class EpochRecord(Document, frozen=True):
-    """What one epoch did."""
+    """What one epoch did. `failed` are the views that were left out of it."""
 
     epoch: Count
     at: float
@@ -37,6 +37,7 @@ class EpochRecord(Document, frozen=True):
     seconds: float
     refreshed: dict[str, Refreshed]
     cut: Cut | None = None
+    failed: tuple[str, ...] = ()
 
     def fits(self, nodes: int) -> bool:
         return self.cut is None or len(self.cut.offsets) == nodes
@@ -55,10 +56,10 @@ def epoch_key(epoch: int) -> str:
     return f"{epoch:016d}"
 
 
-def committed_between(store: Store, after: int, upto: int) -> list[tuple[int, Cut]]:
-    """The epochs committed after one epoch and up to another, with their cuts. A repair leaves gaps in the numbers.
+def committed_between(store: Store, after: int, upto: int) -> list[EpochRecord]:
+    """The epochs committed after one epoch and up to another. A repair leaves gaps in the numbers.
 
     Complete only if epoch `after` is pinned: older records may have been removed.
     """
     records = sorted(store.documents(EPOCHS).values(), key=lambda record: record.epoch)
-    return [(r.epoch, r.cut) for r in records if after < r.epoch <= upto and r.cut is not None]
+    return [record for record in records if after < record.epoch <= upto and record.cut is not None]

@@ -1,7 +1,7 @@
-"""Pins keep an epoch readable while a reader needs it.
+"""Pins and holds keep an epoch readable: undo records after it and the logs after its cut are retained.
 
-A pin is a lease (`leases.py`) that names an epoch and its cut. While the lease lasts, undo records after that epoch and
-the logs after that cut are retained.
+pin     for a reader: a lease (`leases.py`), which ends with its process
+hold    for something stored, such as a view that failed: it lasts until it is removed
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tailrace.store.base import Cut, Store
 from tailrace.store.commits import read_committed
-from tailrace.store.documents import Count, Kind
+from tailrace.store.documents import Count, Document, Kind
 from tailrace.store.leases import Lease, fresh_lease, renewing
 
 
@@ -30,6 +30,19 @@ class PinDocument(Lease, frozen=True, kw_only=True):
 
 
 PINS: Kind[PinDocument] = Kind("pin:", PinDocument, expendable=True)
+
+
+class Hold(Document, frozen=True):
+    """An epoch and its cut that stay readable until the document is removed."""
+
+    epoch: Count
+    cut: Cut
+
+    def fits(self, nodes: int) -> bool:
+        return len(self.cut.offsets) == nodes
+
+
+HOLDS: Kind[Hold] = Kind("hold:", Hold)
 
 
 class Pin(NamedTuple):
@@ -88,8 +101,9 @@ def _document(pin: Pin) -> PinDocument:
 
 
 def find_oldest_pin(store: Store) -> Pin | None:
-    """The oldest pin of a live process. Removes pins of dead processes and expired ones."""
-    oldest: Pin | None = None
+    """The oldest pin of a live process, or an older hold. Removes pins of dead processes and expired ones."""
+    held = (Pin(hold.epoch, hold.cut) for hold in store.documents(HOLDS).values())
+    oldest: Pin | None = min(held, key=lambda pin: pin.epoch, default=None)
     for key, document in store.documents(PINS).items():
         if not document.is_alive:
             store.change_documents({PINS.at(key): None})

@@ -34,7 +34,7 @@ import sys
 from tailrace.catalog import construction
 construction.CHUNK = 200
 sys.argv = ["tailrace", "sql", sys.argv[1], sys.argv[2]]
-from tailrace.cli.app import main
+from tailrace.cli.main import main
 main()
 """
 

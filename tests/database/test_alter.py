@@ -97,6 +97,7 @@ def test_names_change_and_rows_stay(db: tr.Database) -> None:
         ("ALTER TABLE t ADD COLUMN x INT PRIMARY KEY", Unsupported, "the key of a table cannot change"),
         ("ALTER TABLE t ADD COLUMN x INT NOT NULL", Unsupported, "remove NOT NULL"),
         ("ALTER TABLE t ADD COLUMN _weight INT", SqlError, "reserved"),
+        ("ALTER TABLE t ADD COLUMN x ARRAY<INT> DEFAULT array()", Unsupported, "only NULL can be the default"),
         ("ALTER TABLE t DROP COLUMN id", SqlError, "'id' is a key column of table 't' and cannot be dropped"),
         ("ALTER TABLE t DROP COLUMN x", UnknownName, r"no column of table 't' named 'x' \(known: id, a, s\)"),
         ("ALTER TABLE t RENAME COLUMN x TO y", UnknownName, "named 'x'"),
@@ -234,6 +235,9 @@ def test_show_create_table_recreates_it(db: tr.Database) -> None:
         " ok BOOLEAN DEFAULT TRUE, n DECIMAL(20,3) DEFAULT 1.5, PRIMARY KEY (`a``b2`, `primary`), `a``b2` STRING)"
     )
     db.sql("ALTER TABLE `odd name` DROP COLUMN d; ALTER TABLE `odd name` ADD COLUMN `1` INT DEFAULT 7")
+    db.sql(
+        "ALTER TABLE `odd name` ADD COLUMNS (deep ARRAY<STRUCT<A: INT, b: MAP<STRING, INT>>>, i INTERVAL DAY TO SECOND)"
+    )
     text = shown(db, "TABLE `odd name`")
     db.sql(text.replace("`odd name`", "twin"))
     assert shown(db, "TABLE twin") == text.replace("`odd name`", "twin")

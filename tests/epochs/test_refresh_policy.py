@@ -63,7 +63,7 @@ def random_steps(rng: random.Random, model: Model, count: int) -> None:
 def test_full_views_equal_recomputation(db: tr.Database, spread: bool) -> None:
     rng, model = random.Random(f"full{spread}"), Model(db)
     if spread:
-        inside(db).epochs.small = -1
+        inside(db).epochs.jobs.small = -1
     random_steps(rng, model, 5)
     create(db, "full", {**ANY, "totals": PLANNED["totals"], "bag": PLANNED["bag"]})
     db.sql(
@@ -89,7 +89,7 @@ def test_full_views_equal_recomputation(db: tr.Database, spread: bool) -> None:
 def test_auto_views_equal_recomputation_whether_recomputed_or_updated_by_deltas(db: tr.Database, spread: bool) -> None:
     rng, model = random.Random(f"auto{spread}"), Model(db)
     if spread:
-        inside(db).epochs.small = -1
+        inside(db).epochs.jobs.small = -1
     random_steps(rng, model, 5)
     create(db, "auto", PLANNED)
     create(db, "incremental", {n: PLANNED[n] for n in ("totals", "spread", "pairs")}, prefix="also_")

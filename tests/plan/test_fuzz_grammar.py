@@ -15,6 +15,8 @@ WORDS = {
     "distinct": "SELECT DISTINCT", "union": "UNION ALL", "setops": "INTERSECT", "subqueries": "FROM (SELECT",
     "cte": "WITH q", "in": " IN (SELECT", "exists": "EXISTS (SELECT", "explode": "LATERAL VIEW", "windows": "lead(",
     "limit": " LIMIT ", "rank": "row_number() OVER", "values": "(VALUES ", "views": " FROM v",
+    "nested": ".pair",
+    "lateral": "LATERAL (SELECT", "checked": "WHERE 1 = 0",
 }  # fmt: skip
 
 

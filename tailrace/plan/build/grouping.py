@@ -28,8 +28,10 @@ from tailrace.plan.nodes import Aggregate, Call, Node, Project, column_of
 from tailrace.plan.outer import is_outer
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, location
-from tailrace.plan.sql.refuse import refuse_distinct_order, refuse_expression, refuse_grouping
-from tailrace.types import Column
+from tailrace.plan.sql.refuse import refuse_distinct_order, refuse_expression, refuse_grouping, unsupported
+from tailrace.types import Column, holds_map
+
+_MAP_GROUP = "equal maps may have their entries in another order; group by array_sort(map_entries(...)) of it"
 
 _WRAPPERS = (exp.WithinGroup, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
 
@@ -328,6 +330,9 @@ def _build_aggregate(draft: _Draft, env: Environment) -> Node:
         output = tuple(_input_column(draft, i, type_) for i, type_ in enumerate(types))
         node, positions = Project(source, tuple(inputs), output), list(range(len(inputs)))
     groups = tuple(positions[i] for i in range(len(draft.groups)))
+    for i, position in enumerate(groups):
+        if holds_map(node.columns[position].type):
+            raise unsupported("GROUP BY a map", draft.origins[i], _MAP_GROUP)
     if draft.sets is not None:
         node = draft.sets.expand(selected(node, positions) if positions else node)
         groups, positions = tuple(range(draft.width)), [draft.width + i for i in range(len(positions))]

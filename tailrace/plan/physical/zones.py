@@ -23,7 +23,7 @@ from tailrace.plan.nodes import (
     Window,
     column_of,
 )
-from tailrace.types import is_scalar
+from tailrace.types import holds_map, is_scalar
 
 
 def placement(node: Node) -> Key | None:
@@ -91,15 +91,14 @@ def origin(node: Node) -> Key | None:
     return None
 
 
-def view_place(root: Node) -> Key:
+def view_place(root: Node, key: Key | None) -> Key:
     """Positions by which a view is sharded: those that place its delta rows if they are key columns, else its key.
 
     Unsafe with other columns: rows with the same key could be on two shards.
     """
-    key = root.key
     if key is None:
         scalars = tuple(i for i, c in enumerate(root.columns) if is_scalar(c.type))
-        return scalars or tuple(range(len(root.columns)))
+        return scalars or tuple(i for i, c in enumerate(root.columns) if not holds_map(c.type))  # Spark hashes no maps
     for place in (placement(root), origin(root)):
         if place and set(place) <= set(key):
             return place

@@ -24,7 +24,7 @@ def read_default(words: Words, column: Column) -> str | None:
     sign = "-" if words.accept("-") else ""
     if not sign and words.accept("NULL"):
         return None
-    if not types.is_scalar(column.type):
+    if not types.is_scalar(column.type) or column.type.startswith("interval"):
         reason = "only NULL can be the default of a column of this type"
         raise Unsupported(construct=f"DEFAULT on column {column.name!r}", reason=reason, **location)
     is_time = words.peek() == _TIMES.get(column.type) and words.peek(1).startswith("`")

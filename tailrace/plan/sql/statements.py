@@ -19,6 +19,7 @@ from tailrace.plan.policy import POLICIES, Refresh
 from tailrace.plan.sql import dialect
 from tailrace.plan.sql.altering import Alter, ShowCreate, read_alter, read_show_create
 from tailrace.plan.sql.columns import read_columns
+from tailrace.plan.sql.quantified import rewrite_quantified
 from tailrace.plan.sql.tokens import Words, check_name
 from tailrace.types import Column
 
@@ -34,7 +35,10 @@ class CreateTable:
 
 @dataclass(frozen=True)
 class CreateView:
-    """`query_sql` is the query as the user wrote it; `query` is its syntax tree."""
+    """`query` is the syntax tree of the query. `query_sql` is the text of that tree, for Spark.
+
+    It is the text that the user wrote, unless Spark does not have a construct in it (`plan/sql/quantified.py`).
+    """
 
     name: str
     query_sql: str
@@ -87,9 +91,25 @@ _WRITING_NODES = (exp.DML, exp.MultitableInserts, exp.DDL, exp.Command)
 _SUPPORTED = "Tailrace supports CREATE, ALTER, DROP, SHOW, DESCRIBE and queries"
 
 
+@dataclass(frozen=True)
+class Located:
+    """A statement, and the line and column (from 1) where it begins."""
+
+    statement: Statement
+    line: int
+    column: int
+
+
 def parse(sql: str) -> list[Statement]:
     """Parses statements separated by semicolons."""
-    return [_parse_statement(sql, tokens) for tokens in _split_statements(sql)]
+    return [located.statement for located in parse_located(sql)]
+
+
+def parse_located(sql: str) -> list[Located]:
+    """As `parse`, with the places of the statements."""
+    return [
+        Located(_parse_statement(sql, tokens), **Words(sql, tokens).location()) for tokens in _split_statements(sql)
+    ]
 
 
 def _split_statements(sql: str) -> list[list[Token]]:
@@ -161,8 +181,10 @@ def _read_create_view(words: Words, or_replace: bool) -> CreateView:
         reason = "a view has only a name, WITH (refresh = ...) and a query"
         raise Unsupported(construct=f"{words.peek()} in CREATE MATERIALIZED VIEW", reason=reason, **words.location())
     words.expect("AS")
-    query_sql = words.rest()
-    return CreateView(name, query_sql, parse_query(words.padded_rest()), if_not_exists, or_replace, refresh)
+    written = parse_query(words.padded_rest())
+    query = rewrite_quantified(written)
+    query_sql = words.rest() if query is written else dialect.generate(query)
+    return CreateView(name, query_sql, query, if_not_exists, or_replace, refresh)
 
 
 def _read_refresh(words: Words) -> Refresh:
@@ -253,11 +275,13 @@ __all__ = [
     "CreateView",
     "Describe",
     "Drop",
+    "Located",
     "Query",
     "Show",
     "Statement",
     "check_name",
     "only_query",
     "parse",
+    "parse_located",
     "parse_query",
 ]

@@ -257,7 +257,6 @@ def _add_months(node: Node, months: Node) -> Node:
 
 _CASTS = ("tinyint", "smallint", "int", "bigint", "float", "double", "string", "date", "boolean")
 _FUNCTIONS: dict[tuple[str, int | None], Callable[..., Node]] = {
-    ("if", 3): lambda test, yes, no: operators.choose([(test, yes)], no),
     ("coalesce", None): _coalesce,
     ("nvl", 2): _coalesce,
     ("ifnull", 2): _coalesce,

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager
-from typing import Any
 
 from tailrace.codec.schema import TableDef
 from tailrace.errors import Corrupt
 from tailrace.store.base import Cut
-from tailrace.store.inspection import UNREADABLE, Mark, Repairs
+from tailrace.store.inspection import Repairs
 from tailrace.store.lmdb import log
-from tailrace.store.lmdb.environment import Environment
 from tailrace.store.lmdb.scratch import scratch
-from tailrace.store.lmdb.shard import Undo, decode_mark, encode_mark, state_prefix, undo_epochs, undo_keys
+from tailrace.store.lmdb.shard import remove_undo, undo_epochs, write_mark
 from tailrace.store.lmdb.store import LmdbStore, transaction_key
 from tailrace.store.lmdb.structure import LAST_EPOCH, LmdbInspection
 
@@ -27,14 +25,8 @@ class LmdbRepairs(Repairs):
         self._store = store
 
     def roll_back(self, epoch: int) -> list[tuple[int, int]]:
-        damaged: list[tuple[int, int]] = []
-        for index in range(self._store.shards):
-            environment = self._store.shard(index).environment
-            with environment.write() as txn:
-                marks = txn.cursor(environment.databases["marks"])
-                states = [int.from_bytes(key) for key, value in marks.iternext() if _is_applied(value, epoch)]
-                damaged += [(index, state) for state in states if not _roll_back(txn, environment, state, epoch)]
-        return damaged
+        shards = range(self._store.shards)
+        return [(index, state) for index in shards for state in self._store.shard(index).roll_back(epoch)]
 
     def reset_state(self, shard: int, state: int, committed: int) -> None:
         environment = self._store.shard(shard).environment
@@ -43,8 +35,8 @@ class LmdbRepairs(Repairs):
             with txn.cursor(undo_db) as cursor:
                 epochs = list(undo_epochs(cursor, state, 0, LAST_EPOCH))
             for epoch in epochs:
-                _remove_undo(txn, undo_db, state, epoch)
-            _write_mark(txn, environment, state, committed, committed)
+                remove_undo(txn, undo_db, state, epoch)
+            write_mark(txn, environment, state, committed, committed)
 
     def rebuild_transactions(self, committed: Cut) -> Cut:
         """Each log ends after its last entry. The boundaries of earlier transactions are lost."""
@@ -69,45 +61,6 @@ class LmdbRepairs(Repairs):
 
     def scratch(self) -> AbstractContextManager[LmdbStore]:
         return scratch(self._store)
-
-
-def _is_applied(value: bytes, epoch: int) -> bool:
-    mark = decode_mark(value)
-    return mark is not None and mark.applied == epoch
-
-
-def _roll_back(txn: Any, environment: Environment, state: int, epoch: int) -> bool:
-    """Rolls back one state. Returns False, and keeps the epoch's values, if its undo record is damaged."""
-    data, undo_db = environment.databases["data"], environment.databases["undo"]
-    try:
-        undo = Undo(txn, undo_db, state, epoch)
-        undo.check_complete()
-        olds = list(undo.items())
-    except UNREADABLE:
-        olds = None
-    for key, old in olds or ():
-        if old is None:
-            txn.delete(state_prefix(state) + key, db=data)
-        else:
-            txn.put(state_prefix(state) + key, old, db=data)
-    _remove_undo(txn, undo_db, state, epoch)
-    mark = decode_mark(txn.get(state_prefix(state), db=environment.databases["marks"]))
-    oldest = mark.oldest if mark is not None and olds is not None else epoch - 1
-    _write_mark(txn, environment, state, epoch - 1, min(oldest, epoch - 1))
-    return olds is not None
-
-
-def _remove_undo(txn: Any, db: Any, state: int, epoch: int) -> None:
-    for key in undo_keys(txn, db, state, epoch):
-        txn.delete(key, db=db)
-
-
-def _write_mark(txn: Any, environment: Environment, state: int, applied: int, oldest: int) -> None:
-    """Sets a mark. Its last applied epoch is that of the newest undo record, else `applied`."""
-    with txn.cursor(environment.databases["undo"]) as cursor:
-        undos = list(undo_epochs(cursor, state, 0, applied))
-    mark = Mark(undos[-1] if undos else applied, min(oldest, undos[-1] if undos else applied))
-    txn.put(state_prefix(state), encode_mark(mark), db=environment.databases["marks"])
 
 
 def _read_header(node: int, offset: int, value: bytes) -> tuple[int, int]:

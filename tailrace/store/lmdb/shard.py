@@ -26,7 +26,7 @@ from tailrace.codec import arrays, batches
 from tailrace.codec.keys import after_prefix, prefix_range
 from tailrace.errors import Corrupt, Fenced, SnapshotGone
 from tailrace.store.base import Shard, ShardSnapshot, Write
-from tailrace.store.inspection import Mark
+from tailrace.store.inspection import UNREADABLE, Mark
 from tailrace.store.lmdb.environment import Environment
 
 DATABASES = ("data", "undo", "marks", "fence")
@@ -390,9 +390,55 @@ class LmdbShard(Shard):
             for key in _add_prefix(write.state, write.keys.filter(write.values.is_null())).to_pylist():
                 txn.delete(key, db=self._data)
 
+    def roll_back(self, epoch: int, states: Sequence[int] | None = None) -> list[int]:
+        with self._env.write() as txn:
+            applied = [s for s, mark in self._all_marks(txn) if mark.applied == epoch]
+            wanted = applied if states is None else sorted(set(applied) & set(states))
+            return [state for state in wanted if not _roll_back(txn, self._env, state, epoch)]
+
+    def _all_marks(self, txn: Any) -> list[tuple[int, Mark]]:
+        """All states with a readable mark."""
+        with txn.cursor(self._marks) as cursor:
+            marks = [(int.from_bytes(key), decode_mark(value)) for key, value in cursor.iternext()]
+        return [(state, mark) for state, mark in marks if mark is not None]
+
     def drop(self, state: int) -> None:
         for db in (self._data, self._undo, self._marks):
             delete_range(self._env, db, *prefix_range(_STATE.pack(state)))
+
+
+def _roll_back(txn: Any, environment: Environment, state: int, epoch: int) -> bool:
+    """Rolls back one state. Returns False, and keeps the epoch's values, if its undo record is damaged."""
+    data, undo_db = environment.databases["data"], environment.databases["undo"]
+    try:
+        undo = Undo(txn, undo_db, state, epoch)
+        undo.check_complete()
+        olds = list(undo.items())
+    except UNREADABLE:
+        olds = None
+    for key, old in olds or ():
+        if old is None:
+            txn.delete(state_prefix(state) + key, db=data)
+        else:
+            txn.put(state_prefix(state) + key, old, db=data)
+    remove_undo(txn, undo_db, state, epoch)
+    mark = decode_mark(txn.get(state_prefix(state), db=environment.databases["marks"]))
+    oldest = mark.oldest if mark is not None and olds is not None else epoch - 1
+    write_mark(txn, environment, state, epoch - 1, min(oldest, epoch - 1))
+    return olds is not None
+
+
+def remove_undo(txn: Any, db: Any, state: int, epoch: int) -> None:
+    for key in undo_keys(txn, db, state, epoch):
+        txn.delete(key, db=db)
+
+
+def write_mark(txn: Any, environment: Environment, state: int, applied: int, oldest: int) -> None:
+    """Sets a mark. Its last applied epoch is that of the newest undo record, else `applied`."""
+    with txn.cursor(environment.databases["undo"]) as cursor:
+        undos = list(undo_epochs(cursor, state, 0, applied))
+    mark = Mark(undos[-1] if undos else applied, min(oldest, undos[-1] if undos else applied))
+    txn.put(state_prefix(state), encode_mark(mark), db=environment.databases["marks"])
 
 
 def delete_range(env: Environment, db: Any, low: bytes, high: bytes | None, size: int = 50_000) -> None:

@@ -33,7 +33,7 @@ from tailrace.errors import BadPosition, Conflict, Corrupt, Fenced, NoSuchRow, O
 from tailrace.store import documents
 from tailrace.store.base import LAYOUTS, Capability, Change, Cut, Past, Position, Store, Written
 from tailrace.store.documents import Changes, Count, Kind
-from tailrace.store.inspection import Inspection, Repairs
+from tailrace.store.inspection import Inspection, Repairs, Sizes
 from tailrace.store.key_limit import KeyLimit
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.environment import Environment, acquire, release
@@ -92,6 +92,11 @@ class LmdbStore(Store):
 
         with self._base.read() as txn:
             yield LmdbInspection(self, txn)
+
+    def sizes(self, tables: Sequence[TableDef]) -> Sizes:
+        from tailrace.store.lmdb.extents import measure
+
+        return measure(self, tables)
 
     def repairs(self) -> Repairs:
         from tailrace.store.lmdb.repairs import LmdbRepairs

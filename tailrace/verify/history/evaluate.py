@@ -23,6 +23,7 @@ from tailrace.plan.sql import functions
 from tailrace.plan.sql.recomputable import relations, require_storable
 from tailrace.plan.sql.statements import parse_query
 from tailrace.spark.session import session
+from tailrace.spark.type_names import type_name
 from tailrace.types import Column, quoted
 from tailrace.verify.history.history_file import Header, RecordedView
 from tailrace.verify.history.row_shapes import Shape, State
@@ -125,7 +126,7 @@ class Evaluator:
     def _shape(self, view: RecordedView, empty: Mapping[str, DataFrame]) -> Shape:
         try:
             schema = self._query(view.name, empty).schema
-            columns = tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
+            columns = tuple(Column(f.name, type_name(f.dataType)) for f in schema)
             require_storable(columns)
         except (PySparkException, TailraceError) as error:
             raise self._refuse(f"the SQL of view {view.name!r} is invalid: {str(error).splitlines()[0]}") from None

@@ -82,10 +82,14 @@ class Recording:
         # Read the catalog after the epoch: a view that still exists now existed at that epoch.
         current = self._catalog.views
         if gone := [v.name for v in self._views if v.name not in current or current[v.name].state != v.state]:
-            raise StoreError(
-                message=f"view {gone[0]!r} was dropped, renamed or replaced; the recording ends before that"
-            )
-        for epoch, cut in committed_between(self._store, self.epoch, newest.epoch):
+            message = f"view {gone[0]!r} was dropped, renamed or replaced; the recording ends before that"
+            raise StoreError(message=message)
+        for record in committed_between(self._store, self.epoch, newest.epoch):
+            epoch, cut = record.epoch, record.cut
+            assert cut is not None
+            if failed := [v.name for v in self._views if v.name in record.failed]:
+                message = f"view {failed[0]!r} failed at epoch {epoch}; the recording ends before that"
+                raise StoreError(message=message)
             self._writer.write(self._base_changes(self._pin.cut, cut))
             self._writer.write([Line("epoch", None, epoch, cut.position.number)])
             self._writer.write([line for view in self._views for line in self._view_changes(view, epoch)])
