@@ -255,3 +255,20 @@ def test_an_open_epoch_that_recomputes_a_view_follows_its_new_name(db: tr.Databa
         db.view("f")
     with pytest.raises(NameTaken, match="table 't'"):
         db.sql("ALTER VIEW f2 RENAME TO t")
+
+
+def test_failed_views_recover_under_new_names(db: tr.Database) -> None:
+    checked = "SELECT k, CASE WHEN name = 'bad' THEN raise_error('no') ELSE name END AS name FROM d"
+    db.sql(f"CREATE MATERIALIZED VIEW checked AS {checked}")
+    db.sql("CREATE MATERIALIZED VIEW above AS SELECT k FROM checked WHERE name > ''")
+    db.table("d").put({"k": 1, "name": "bad"})
+    db.refresh()
+    db.sql("ALTER VIEW checked RENAME TO renamed; ALTER TABLE d RENAME COLUMN name TO label; ALTER TABLE d RENAME TO e")
+    failed = inside(db).catalog.failed
+    assert set(failed) == {"renamed", "above"}
+    assert "checked" not in {f.because for f in failed.values()}
+    db.table("e").put({"k": 1, "label": "good"})
+    db.refresh()
+    assert not inside(db).catalog.failed
+    verify(db)
+    assert db.audit().ok
