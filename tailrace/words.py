@@ -22,7 +22,9 @@ def shorten(names: Sequence[str], most: int = 6) -> str:
 def size(number: float) -> str:
     """A number of bytes in three digits: `812 bytes`, `1.21 MiB`."""
     for unit in _BYTES:
-        if number < 1000 or unit == _BYTES[-1]:
+        if number < 999.5 or unit == _BYTES[-1]:
             break
         number /= 1024
-    return count(int(number), "byte") if unit == "bytes" else f"{number:.3g} {unit}"
+    if unit == "bytes":
+        return count(int(number), "byte")
+    return f"{number:.3g} {unit}" if number < 999.5 else f"{number:,.0f} {unit}"

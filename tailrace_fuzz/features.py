@@ -11,6 +11,7 @@ T = TypeVar("T")
 
 FEATURES: dict[str, float] = {
     "where": 1,
+    "time": 1,  # conditions on now()
     "joins": 1,  # inner equi-joins
     "outer": 1,  # LEFT, RIGHT, FULL
     "semi": 1,  # SEMI, ANTI

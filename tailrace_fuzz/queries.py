@@ -13,6 +13,7 @@ from tailrace_fuzz.laterals import Laterals
 from tailrace_fuzz.nested import NESTED
 from tailrace_fuzz.sources import Column, Named, Query, Source, Sources
 from tailrace_fuzz.subqueries import Subqueries
+from tailrace_fuzz.times import time_condition
 from tailrace_fuzz.windows import Windows
 
 MAX_LENGTH = 4000  # characters; longer queries are unreadable
@@ -105,7 +106,11 @@ class Queries:
         if subquery is not None:
             conditions.insert(self._rng.randrange(len(conditions) + 1), subquery)
         glue = " OR " if len(conditions) > 1 and self._rng.random() < 0.4 else " AND "
-        return f" WHERE {glue.join(conditions)}" if conditions else ""
+        where = f" WHERE {glue.join(conditions)}" if conditions else ""
+        timed = time_condition(source, self._features)
+        if timed is None:
+            return where
+        return f" WHERE ({glue.join(conditions)}) AND {timed}" if conditions else f" WHERE {timed}"
 
     def _grouped(self, depth: int, named: Named) -> Query:
         source = self._from(depth, named)

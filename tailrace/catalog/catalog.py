@@ -38,6 +38,7 @@ from tailrace.catalog.definition import (
     view_of,
 )
 from tailrace.catalog.failed import FailedView, read_failed, recovered_documents
+from tailrace.catalog.retention import EXPIRIES, RETENTIONS, Retention
 from tailrace.codec.layouts import Layout
 from tailrace.codec.schema import TableDef
 from tailrace.errors import InUse, UnknownName
@@ -228,23 +229,38 @@ class Catalog:
         return [self.views[n] for n in views_over(self.views, name)]
 
     def add_table(
-        self, name: str, columns: tuple[Column, ...], key: tuple[str, ...], defaults: Mapping[str, str] | None = None
+        self,
+        name: str,
+        columns: tuple[Column, ...],
+        key: tuple[str, ...],
+        defaults: Mapping[str, str] | None = None,
+        retention: Retention | None = None,
     ) -> TableDef:
         current = self._current()
         layout = Layout.of(columns, defaults) if defaults else None
         table = TableDef(current._next, name, columns, key, layout)
-        self._change(_table_documents(table), current._next + 1)
+        documents = _table_documents(table)
+        if retention is not None:
+            documents[RETENTIONS.at(table.id)] = retention
+        self._change(documents, current._next + 1)
         return table
 
     def alter(
-        self, table: TableDef, views: Sequence[ViewDef] = (), dropped: Sequence[ViewDef] = (), was: str | None = None
+        self,
+        table: TableDef,
+        views: Sequence[ViewDef] = (),
+        dropped: Sequence[ViewDef] = (),
+        was: str | None = None,
+        retention: Retention | None = None,
     ) -> None:
         """Changes a table, and with it views whose SQL names it; drops other views. All in one transaction.
 
-        `was` is the earlier name of a table that gets another one.
+        `was` is the earlier name of a table that gets another one. `retention` is new if its column has a new name.
         """
         removal = {} if was is None or was == table.name else {TABLES.at(was): None}
-        self._change({**removal, **_table_documents(table), **self._redefined(views), **self._dropped(dropped)})
+        kept = {} if retention is None else {RETENTIONS.at(table.id): retention}
+        documents = {**removal, **_table_documents(table), **kept}
+        self._change({**documents, **self._redefined(views), **self._dropped(dropped)})
 
     def rename_view(self, was: str, view: ViewDef, others: Sequence[ViewDef], more: dict[str, Any]) -> None:
         """Gives a view another name, and with it changes views that read it. `more` are documents that name it."""
@@ -259,8 +275,12 @@ class Catalog:
         table = self.table(name)
         views = self._cascaded(table.name, cascade)
         emptying = [*(self._store.document(EMPTYING) or ()), table.id]
-        removal = {TABLES.at(table.name): None, LAYOUTS.at(table.id): None, EMPTYING.name: emptying}
-        self._change({**removal, **self._dropped(views)})
+        removals = dict.fromkeys(kind.at(table.id) for kind in (LAYOUTS, RETENTIONS, EXPIRIES))
+        self._change({TABLES.at(table.name): None, **removals, EMPTYING.name: emptying, **self._dropped(views)})
+
+    def retention(self, table: TableDef) -> Retention | None:
+        """How long a table keeps its rows; None if for ever."""
+        return self._store.document(RETENTIONS, table.id)
 
     def _cascaded(self, name: str, cascade: bool) -> list[ViewDef]:
         """The views that are dropped with a table or view. Raises `InUse` if there are some that must not be."""

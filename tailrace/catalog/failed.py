@@ -28,7 +28,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # seconds between two attempts of a run
 class FailedView(Document, frozen=True):
     """A view that has failed.
 
-    epoch, cut            the last good epoch, which readers see, and its cut
+    epoch, cut, time      the last good epoch, which readers see, its cut and its time
     failed_at, at         the epoch that failed, and when
     reason                the error
     operator, expression  the operator of the plan that failed, and its expression
@@ -54,6 +54,7 @@ class FailedView(Document, frozen=True):
     tried: Cut | None = None
     next_try: float = 0.0
     states: tuple[Number, ...] = ()
+    time: Count = 0
 
     def fits(self, nodes: int) -> bool:
         return all(len(cut.offsets) == nodes for cut in (self.cut, self.tried) if cut is not None)
@@ -93,6 +94,7 @@ def failed_again(old: FailedView, new: FailedView) -> FailedView:
         new,
         epoch=old.epoch,
         cut=old.cut,
+        time=old.time,
         failed_at=old.failed_at,
         held=old.held,
         tries=old.tries + 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Any
 
 from tailrace import terminal
@@ -43,6 +44,9 @@ def _print_status(status: Status) -> None:
     _print_sizes(status.sizes or {})
     _print_tables(status)
     _print_views(status)
+    for table in status.tables:
+        if ttl := table["ttl"]:
+            print(_describe_ttl(table["name"], ttl))
     for build in status.building:
         print(describe_build(build))
     for view in status.views:
@@ -74,11 +78,17 @@ def _print_views(status: Status) -> None:
         failed = view["failed"]
         about = size(view["bytes"]) + (" + shared" if view["shared_bytes"] else "")
         epoch, behind = (failed["shows"], failed["behind"]) if failed else (status.epoch, status.lag_operations)
-        place = (epoch, f"{behind:,}", "failed" if failed else "ok")
-        rows.append((view["name"], key, ", ".join(view["uses"]), view["refresh"], number, about, *place))
+        state = ("failed" if failed else "ok") + ("" if view["refresh"] == "incremental" else f", {view['refresh']}")
+        rows.append((view["name"], key, ", ".join(view["uses"]), number, about, epoch, f"{behind:,}", state))
     if rows:
-        names = ["view", "key", "reads", "refresh", "rows", "size", "epoch", "behind", "state"]
-        terminal.print_table(names, rows, [False, False, False, False, True, True, True, True, False])
+        names = ["view", "key", "reads", "rows", "size", "epoch", "behind", "state"]
+        terminal.print_table(names, rows, [False, False, False, True, True, True, True, False])
+
+
+def _describe_ttl(name: str, ttl: dict[str, Any]) -> str:
+    looked = f"last pass {time.time() - ttl['passed_at']:,.0f} s ago" if ttl["passed_at"] else "no pass yet"
+    length = timedelta(seconds=ttl["seconds"])
+    return f"{name}: rows live {length} after {ttl['column']}; {count(ttl['deleted'], 'row')} deleted, {looked}"
 
 
 def describe_build(build: dict[str, Any]) -> str:

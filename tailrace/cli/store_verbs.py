@@ -69,7 +69,8 @@ def sql(
 ) -> None:
     """Run SQL statements: create, drop, describe, list and query tables and views.
 
-    The text comes from the argument, from a file, or from stdin. The result of every statement is printed.
+    The text comes from the argument, from a file, or from stdin. The result of every statement is printed,
+    with --json as one document after another.
     At the first error the command stops, and says which statements were done before.
 
     A query sees all its tables and views at one cut. Without views that is the newest one.

@@ -1,6 +1,6 @@
 """Converts rows from Python, pandas or Arrow to a record batch of the table's types; errors name the bad value.
 
-`values` says which values fit which types. Rows are counted from 1.
+`python_values` says which values fit which types. Rows are counted from 1.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import types
-from tailrace.codec import nested
+from tailrace.codec import nested_arrays
 from tailrace.codec.arrays import is_text
-from tailrace.codec.values import Misfit, brief, to_value, type_text
+from tailrace.codec.python_values import Misfit, brief, to_value, type_text
 from tailrace.errors import BadKey, BadValue, NullKey, UnknownColumn
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def column_name(table: TableDef, name: str, row: int = 1) -> str:
 
 def _cast(array: pa.Array, name: str, kind: pa.DataType, first: int) -> pa.Array:
     """The array as type `kind`. If Arrow cannot cast every value exactly, converts each to name the bad one."""
-    cast = nested.cast(array, kind, _cast_exactly) if nested.is_nested(kind) else _cast_exactly(array, kind)
+    cast = nested_arrays.cast(array, kind, _cast_exactly)
     return cast if cast is not None else _convert_each(array.to_pylist(), name, kind, first)
 
 

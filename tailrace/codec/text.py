@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.codec.convert import bad_key_value, bad_value, short_decimals, wrong_key_length
-from tailrace.codec.nested import is_nested
-from tailrace.codec.values import Misfit, brief, interval_text, to_value
+from tailrace.codec.nested_arrays import is_nested
+from tailrace.codec.python_values import Misfit, brief, interval_text, to_value
 from tailrace.errors import DataError
 from tailrace.types import Column
 

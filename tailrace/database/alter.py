@@ -75,6 +75,12 @@ class Alterations:
         if name in table.key:
             advice = "create a new table and load the rows into it"
             raise SqlError(message=f"{name!r} is a key column of table {table.name!r} and cannot be dropped; {advice}")
+        retention = self._catalog.retention(table)
+        if retention is not None and retention.column == name:
+            advice = "create a new table without ttl and load the rows into it"
+            raise SqlError(
+                message=f"{name!r} is the ttl_column of table {table.name!r} and cannot be dropped; {advice}"
+            )
         altered = table.with_layout(_layout(table).changed(_position(table, name), dropped=True))
         users, building = self._users(table, altered, name)
         if building and statement.cascade:
@@ -129,7 +135,10 @@ class Alterations:
             after = replace(before, tables={**before.tables, table.name: altered})
             rewriter = ViewRewriter(self._definer(), before, after, "RENAME COLUMN")
             rewritten = [rewriter.with_column(view, table, old, new) for view in readers]
-        self._catalog.alter(altered, self._with_scans(altered, rewritten))
+        retention = self._catalog.retention(table)
+        if retention is not None and retention.column == old:
+            retention = structs.replace(retention, column=new)
+        self._catalog.alter(altered, self._with_scans(altered, rewritten), retention=retention)
         return done
 
     def _rename_table(self, statement: Rename) -> str:

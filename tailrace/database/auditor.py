@@ -141,7 +141,8 @@ class _StateAudit:
         return self._compare_again(compared, expected, inexact) if inexact else compared
 
     def _build(self, scratch: Store, views: Maintained) -> StatesAt:
-        return StatesAt(scratch.ref, ExpectedStates(scratch, lambda: self._spark).run(views, self._pin.cut))
+        expected = ExpectedStates(scratch, lambda: self._spark)
+        return StatesAt(scratch.ref, expected.run(views, self._pin.cut, self._pin.time))
 
     def _states_of(self, views: Sequence[ViewSink]) -> list[State]:
         numbers = {v.state for v in views} | self._subject.maintained.states_of(views)

@@ -21,6 +21,7 @@ from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import readable
 from tailrace.codec.schema import TableDef
 from tailrace.database.admission import admit, set_max_lag
+from tailrace.database.expiry import ExpiredRows
 from tailrace.database.failures import resume, shown_pin
 from tailrace.database.freshness import catch_up
 from tailrace.database.progress import OnStep, Step, ignore_step
@@ -145,6 +146,10 @@ class Database:
         from tailrace.database.view_builder import Builder
 
         return Builder(self._store, self._catalog, self._epochs, self._lock, lambda: self.spark)
+
+    @cached_property
+    def _expired_rows(self) -> ExpiredRows:
+        return ExpiredRows(self._store, self._catalog, lambda: self._epochs.clock())
 
     def _statement_runner(self, progress: OnStep | None, fresh: bool) -> StatementRunner:
         from tailrace.database.ddl import StatementRunner
@@ -292,9 +297,9 @@ class Database:
         building: OnStep | None = None,
         until: Callable[[], bool] | None = None,
     ) -> signal.Signals | None:
-        """Run epochs until stopped, with `interval` seconds between two of them.
+        """Run epochs until stopped, with `interval` seconds between two of them, or less if rows of views are due.
 
-        Continues interrupted builds, one chunk after each epoch.
+        Continues interrupted builds, one chunk after each epoch. Deletes rows whose time to live has passed.
         Returns after the current epoch on SIGINT or SIGTERM (in the main thread), on `stop()` from another thread,
         or when `until()` is true. Returns the signal, if it was one. A second signal is not caught.
         """
@@ -316,13 +321,14 @@ class Database:
     ) -> signal.Signals | None:
         with caught(self.stop, signal.SIGINT, signal.SIGTERM) as stopped:
             while not self._stop_requested and not (until and until()):
+                has_more = self._expired_rows.step()
                 epoch = self._refresh(eager=False)
-                if progress and (epoch.operations or epoch.failed or epoch.recovered):
+                if progress and (epoch.operations or epoch.view_rows or epoch.failed or epoch.recovered):
                     progress(epoch)
                 if builds := self._builder.interrupted():
                     self._builder.step(builds[0], building or ignore_step)
-                else:
-                    self._pause(interval)
+                elif not has_more:
+                    self._pause(min(interval, self._epochs.seconds_until(epoch.next_due)))
         reason = stopped.by.name if stopped.by else "requested" if self._stop_requested else "done"
         events.stopped(self.path, reason, read_committed(self._store).epoch)
         return stopped.by

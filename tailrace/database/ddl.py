@@ -15,6 +15,7 @@ from tailrace.catalog.catalog import Catalog, known_names
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.failed import view_failed
 from tailrace.catalog.pinned import pinned_relations
+from tailrace.catalog.retention import Retention
 from tailrace.database.alter import Alterations
 from tailrace.database.freshness import Freshness, measure_freshness
 from tailrace.database.outcome import Outcome
@@ -112,7 +113,7 @@ class StatementRunner:
             case Describe(name):
                 return _outcome(located, rows=self._describe(name))
             case ShowCreate() as statement:
-                return _outcome(located, rows=show_create(self._catalog.relations, statement))
+                return _outcome(located, rows=show_create(self._catalog, statement))
             case CreateTable() as statement:
                 return _outcome(located, message=self._create_table(statement))
             case CreateView() as statement:
@@ -158,7 +159,9 @@ class StatementRunner:
                 raise BeingBuilt(name=statement.name, how=how)
             for column in statement.columns:
                 types.arrow(column.type)
-            self._catalog.add_table(statement.name, statement.columns, statement.key, statement.defaults)
+            ttl = statement.ttl
+            retention = None if ttl is None else Retention(ttl.column, ttl.micros)
+            self._catalog.add_table(statement.name, statement.columns, statement.key, statement.defaults, retention)
         return f"created table {statement.name}"
 
     def _exists(self, name: str, if_not_exists: bool) -> bool:

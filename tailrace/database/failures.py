@@ -23,7 +23,7 @@ def shown_pin(name: str, failed: Mapping[str, FailedView], committed: Pin) -> Pi
         return committed
     if not view.held:
         raise view_failed(name, view)
-    return Pin(view.epoch, view.cut)
+    return Pin(view.epoch, view.cut, view.time)
 
 
 def resume(

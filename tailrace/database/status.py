@@ -13,6 +13,7 @@ from msgspec import to_builtins
 from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.failed import FailedView
 from tailrace.database.admission import Lag, max_lag
+from tailrace.database.expiry import describe_retention
 from tailrace.epochs import records
 from tailrace.store.base import Cut, Store
 from tailrace.store.commits import read_committed
@@ -28,6 +29,7 @@ class Status:
     runner                        the process that runs epochs now, or None
     max_lag, delay                writers are throttled while the lag exceeds max_lag; a write now waits up to `delay` s
     pins                          open snapshots and queries, whose undo records and logs are retained; oldest first
+    tables[].ttl                  the time to live of rows, and how many expired ones were deleted so far; or None
     views[].failed                if the view has failed: the epoch, the one it still shows, and why
     views[].refreshed             how the last epoch refreshed the view, if its policy allows recomputing
     building                      unfinished builds: rows loaded so far, `failures` since the last chunk, and the reason
@@ -104,6 +106,7 @@ def status(store: Store, catalog: Catalog, *, sizes: bool = False) -> Status:
                 "name": t.name,
                 "key": list(t.key),
                 "columns": {c.name: c.type for c in t.columns},
+                "ttl": describe_retention(store, t),
                 **(measured.tables[t.name] if measured else {}),
             }
             for t in sorted(catalog.tables.values(), key=lambda t: t.name)

@@ -71,7 +71,8 @@ class Builder:
 
     def _build_at_once(self, views: Sequence[ViewDef], replaces: bool, on_step: OnStep) -> None:
         on_step(Step("refreshing existing views"))
-        self._epochs.refresh(maintained(self._catalog))
+        reads_time = any(v.plan is not None and v.plan.temporal for v in views)
+        self._epochs.refresh(maintained(self._catalog), passes_time=reads_time)
         draft = self._catalog.reserve_states(views)
         existing = maintained(self._catalog)
         shared = frozenset(self._catalog.live_states.values())

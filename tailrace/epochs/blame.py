@@ -46,9 +46,10 @@ def find_cause(
     states: Mapping[str, int],
     view: ViewSink,
     touched: frozenset[int] | None,
+    due: frozenset[int],
 ) -> Cause:
     """The cause of a view's failure. The assignment of the job must be a dry run."""
-    compiler = Compiler(stages, tables, states, touched, blank=touched is None, netted=True)
+    compiler = Compiler(stages, tables, states, touched, due, blank=touched is None, netted=True)
     flows = FlowOperators(stages)
     for node in _inputs_first(view.plan.root, set()):
         if isinstance(node, Scan | OneRow):

@@ -58,7 +58,7 @@ class FailingViews:
             is_orphan = view.because not in failed
             if name in due or view.because in due or (view.because and is_orphan and name in maintained.definitions):
                 base = view.epoch if self._can_catch_up(maintained, name, view, live) else None
-                chosen[name] = CatchUp(base, view.cut)
+                chosen[name] = CatchUp(base, view.cut, view.time)
         return chosen
 
     def _is_due(self, name: str, view: FailedView, maintained: Maintained, end: Cut, eager: bool) -> bool:
@@ -109,6 +109,7 @@ class FailingViews:
         view = FailedView(
             epoch=done.epoch,
             cut=done.cut,
+            time=done.time,
             failed_at=intent.epoch,
             at=now,
             reason=cause.reason or str(error.reason),

@@ -21,14 +21,14 @@ from tailrace.errors import TailraceError
 from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.plan.physical.sizing import SMALL, fits_one_task
 from tailrace.rules.reset import clear_unwritten_shards
-from tailrace.spark.compile import Compiler
+from tailrace.spark.compile import Compiler, is_touched
 from tailrace.spark.failures import FAILURES, epoch_failed
 from tailrace.spark.session import is_running, session
 from tailrace.spark.stages import Stages, set_assignment
 from tailrace.store.base import Store
 from tailrace.task.assignment import Assignment, AssignmentSource
 
-MAX_CACHED_FRAMES = 8  # one for each set of tables that change together
+MAX_CACHED_FRAMES = 8  # one for each set of tables that change together, with the temporal filters that are due
 
 
 class CompiledFrame(NamedTuple):
@@ -52,7 +52,9 @@ class Jobs:
 
     def __init__(self, store: Store, spark: Callable[[], SparkSession], small: int = SMALL) -> None:
         self._store, self._spark, self.small = store, spark, small
-        self.frames: dict[tuple[tuple[int, ...], frozenset[int] | None, int, str | None], CompiledFrame] = {}
+        self.frames: dict[
+            tuple[tuple[int, ...], frozenset[int] | None, frozenset[int], int, str | None], CompiledFrame
+        ] = {}
 
     def is_running(self) -> bool:
         """Whether the Spark session has not stopped."""
@@ -73,23 +75,26 @@ class Jobs:
         touched: frozenset[int] | None,
         operations: int,
         build: str | None = None,
+        due: frozenset[int] = frozenset(),
         *,
         careful: bool = False,
     ) -> int:
         """Runs the Spark job that applies an assignment to views with plans. Returns the view rows written.
 
-        `touched` are the tables with changes; None computes the views from whole tables. `careful`: the job is compiled
-        anew, and so that rows which cancel out never reach an expression.
+        `touched` are the tables with changes; None computes the views from whole tables. `due` are the states of
+        temporal filters with rows to change. `careful`: the job is compiled anew, and so that rows which cancel out
+        never reach an expression.
         """
         spark = self._spark()
         try:
-            costs = [view.plan.cost for view in maintained.views if touched is None or touched & view.plan.tables]
+            changed = [view for view in maintained.views if is_touched(view, maintained.states, touched, due)]
+            costs = [view.plan.cost for view in changed]
             is_small = fits_one_task(costs, operations, self.small)
             tasks = 1 if is_small else _count_tasks(self._store.shards, spark)
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
             faults.point("epoch.work")
             source = set_assignment(spark, work)
-            frame = self._compile(source, touched is None, maintained, touched, tasks, build, careful)
+            frame = self._compile(source, touched is None, maintained, touched, due, tasks, build, careful)
             return sum(row.rows for row in frame.collect()) if frame is not None else 0
         except FAILURES as error:
             if work.start is not None:
@@ -108,6 +113,7 @@ class Jobs:
         blank: bool,
         maintained: Maintained,
         touched: frozenset[int] | None,
+        due: frozenset[int],
         tasks: int,
         build: str | None,
         careful: bool,
@@ -117,11 +123,11 @@ class Jobs:
         A frame that is not reusable has a shuffle. It gets a new alias, so that Spark plans it again instead of
         reusing the shuffle files of the previous epoch.
         """
-        cache_key = (tuple(view.state for view in maintained.views), touched, tasks, build)
+        cache_key = (tuple(view.state for view in maintained.views), touched, due, tasks, build)
         compiled = None if careful else self.frames.get(cache_key)
         if compiled is None:
             stages = Stages(self._spark(), self._store, tasks, assignment_source)
-            compiler = Compiler(stages, maintained.tables, maintained.states, touched, blank=blank, netted=careful)
+            compiler = Compiler(stages, maintained.tables, maintained.states, touched, due, blank=blank, netted=careful)
             compiled = CompiledFrame(compiler.compile_views(maintained.views), compiler.reusable)
             if not blank and not careful and assignment_source.fixed is None:
                 while len(self.frames) >= MAX_CACHED_FRAMES:
@@ -157,17 +163,23 @@ class Jobs:
             tasks = 1 if size <= self.small else _count_tasks(self._store.shards, spark)
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
             stages = Stages(spark, self._store, tasks, set_assignment(spark, work))
-            return sum(row.rows for row in replacing_frame(spark, self._store, stages, view, work.end).collect())
+            frame = replacing_frame(spark, self._store, stages, view, work.end, work.time)
+            return sum(row.rows for row in frame.collect())
         except FAILURES as error:
             raise epoch_failed(work.epoch, error, f"{self._failure_prefix()}view '{view.name}': ") from error
 
     def find_cause(
-        self, view: ViewSink, work: Assignment, touched: frozenset[int] | None, maintained: Maintained
+        self,
+        view: ViewSink,
+        work: Assignment,
+        touched: frozenset[int] | None,
+        due: frozenset[int],
+        maintained: Maintained,
     ) -> Cause:
         """Finds out why a view fails, by dry runs of its operators."""
         try:
             spark = self._spark()
             stages = Stages(spark, self._store, 1, set_assignment(spark, structs.replace(work, dry=True)))
-            return find_cause(stages, maintained.tables, maintained.states, view, touched)
+            return find_cause(stages, maintained.tables, maintained.states, view, touched, due)
         except (*FAILURES, TailraceError):
             return Cause()  # the error of the view itself must do

@@ -33,10 +33,14 @@ class Maintained:
         return len(self.views) + len(self.recomputable)
 
     @property
+    def planned(self) -> list[ViewSink]:
+        """All views that have a plan."""
+        return [*self.views, *(v.sink for v in self.recomputable if v.sink is not None)]
+
+    @property
     def live_states(self) -> frozenset[int]:
         """The states that these views keep, with their rows."""
-        planned = [*self.views, *(v.sink for v in self.recomputable if v.sink is not None)]
-        return self.states_of(planned) | self.row_states
+        return self.states_of(self.planned) | self.row_states
 
     @property
     def row_states(self) -> frozenset[int]:
@@ -67,6 +71,10 @@ class Maintained:
                     roots[view.name] = root
                     found = True
         return {name: root for name, root in roots.items() if name not in names}
+
+    def temporal_states_of(self, views: Sequence[ViewSink]) -> frozenset[int]:
+        """The states of the temporal filters of the views."""
+        return frozenset(self.states[fingerprint] for view in views for fingerprint in view.plan.temporal)
 
     def states_of(self, views: Sequence[ViewSink]) -> frozenset[int]:
         """The states that the views keep, without the view rows."""

@@ -21,6 +21,7 @@ class Epoch:
 
     `refreshed` says how each view with policy `auto` or `full` was refreshed and why, if its tables changed. `failed`
     are the views that failed in it, or that it tried in vain to catch up; `recovered` are those that caught up.
+    `next_due` is when the next row will enter or leave a view because time passes (microseconds since 1970).
     """
 
     number: int
@@ -32,6 +33,7 @@ class Epoch:
     refreshed: Mapping[str, Way] = field(default_factory=dict)
     failed: Mapping[str, FailedView] = field(default_factory=dict)
     recovered: tuple[str, ...] = ()
+    next_due: int | None = None
 
     def then(self, later: Epoch) -> Epoch:
         """This refresh and a later one together."""
@@ -53,17 +55,22 @@ class Epoch:
 
 
 class CatchUp(Document, frozen=True):
-    """How an epoch tries to catch up a failed view: from its last good epoch, or (None) by recomputing it."""
+    """How an epoch tries to catch up a failed view: from its last good epoch, or (None) by recomputing it.
+
+    `cut` and `time` are those of the last good epoch.
+    """
 
     epoch: Count | None
     cut: Cut
+    time: Count = 0
 
 
 class Intent(Document, frozen=True):
     """An epoch that has begun: its end, how each recomputable view is refreshed, and the chunk that a build loads.
 
     `again` are the states of views to repair: they are recomputed whatever their policy. The intent is durable, so
-    a retried epoch makes the same choices. `term` is the term of the epoch lock under which the epoch runs.
+    a retried epoch makes the same choices. `term` is the term of the epoch lock under which the epoch runs. `time` is
+    the time of the epoch, which `now()` is in views (microseconds since 1970).
 
     `catch_ups` are the failed views that the epoch tries again. `failed` are those that failed in it, which it leaves
     out from then on. `attempts` counts the processes that died in this epoch. From `MAX_ATTEMPTS` on, views are run in
@@ -80,6 +87,7 @@ class Intent(Document, frozen=True):
     failed: dict[str, FailedView] = {}
     attempts: Count = 0
     suspects: tuple[tuple[Number, ...], ...] = ()
+    time: Count = 0
 
     def fits(self, nodes: int) -> bool:
         bounds = self.load.coming.values() if self.load else ()

@@ -10,6 +10,7 @@ that has already applied the epoch emits the same deltas again and ignores the w
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +25,9 @@ from tailrace.catalog.construction import BUILDS, Load, PlannedBuild
 from tailrace.catalog.failed import FailedView, read_failed
 from tailrace.epochs import records
 from tailrace.epochs.blame import Cause
+from tailrace.epochs.clock import Clock, wall_clock
 from tailrace.epochs.counting import OperationCounts
+from tailrace.epochs.due import next_border
 from tailrace.epochs.failing import FailingViews
 from tailrace.epochs.isolation import halves
 from tailrace.epochs.jobs import Jobs
@@ -64,29 +67,49 @@ class Epochs:
         self._store, self._tenure, self._largest = store, tenure, largest
         self.jobs = Jobs(store, spark)
         self.overhead = OVERHEAD
+        self.clock: Clock = wall_clock
         self._counts, self._failing = OperationCounts(store), FailingViews(store, tenure)
 
     def refresh(
-        self, maintained: Maintained, progress: Callable[[Epoch], None] | None = None, *, eager: bool = True
+        self,
+        maintained: Maintained,
+        progress: Callable[[Epoch], None] | None = None,
+        *,
+        eager: bool = True,
+        passes_time: bool = False,
     ) -> Epoch:
         """Brings all views to the cut that is newest now, in several epochs if one would be too large.
 
+        Also if no table changed, but rows must enter or leave views because time passed. With `passes_time` in any
+        case: the committed epoch then has the time of this call, or a later one.
+
         Failed views are tried again if they may have recovered; `eager`: without a pause between attempts.
         """
-        began, target = time.monotonic(), self._store.newest_cut()
+        began, target, moment = time.monotonic(), self._store.newest_cut(), self.clock()
         total = Epoch(0, 0, 0.0, 0, target, maintained.count)
         done = read_committed(self._store)
         while (
             done.cut.is_before(target)
             or self._store.document(INTENT) is not None
+            or (passes_time and done.time < moment)
             or self._choose_catch_ups(maintained, done.cut, eager)
+            or ((due := self._next_due(done, maintained)) is not None and due <= moment)
         ):
             epoch = self._next(done, maintained, eager=eager)
             if progress:
                 progress(epoch)
             total = total.then(epoch)
             done = read_committed(self._store)
-        return replace(total, number=done.epoch, cut=done.cut, seconds=time.monotonic() - began)
+        return replace(total, number=done.epoch, cut=done.cut, seconds=time.monotonic() - began, next_due=due)
+
+    def _next_due(self, done: Committed, maintained: Maintained) -> int | None:
+        """When the next row enters or leaves a view because time passes; None if no row ever will."""
+        live = maintained.without(read_failed(self._store))
+        return next_border(self._store, done.epoch, live.temporal_states_of(live.planned))
+
+    def seconds_until(self, moment: int | None) -> float:
+        """The seconds until a time of the clock; infinity for None."""
+        return math.inf if moment is None else max((moment - self.clock()) / 1_000_000, 0.0)
 
     def _choose_catch_ups(self, maintained: Maintained, end: Cut, eager: bool) -> dict[str, CatchUp]:
         failed = read_failed(self._store)
@@ -102,12 +125,13 @@ class Epochs:
         """Runs one epoch that recomputes views (name to state) at cut `end` and writes the differences.
 
         If `end` is the committed cut, only wrong rows change. If `end` is later, `views` must be all views: the log
-        up to `end` is skipped unread. `mend` is called after the intent is durable, so a crash during or after it
-        still recomputes everything derived from what it changes.
+        up to `end` is skipped unread. The time stays that of the committed epoch. `mend` is called after the intent is
+        durable, so a crash during or after it still recomputes everything derived from what it changes.
         """
         done = read_committed(self._store)
         ways = {name: Way("recomputed", REPAIR_REASON) for name in views}
-        intent = Intent(self._next_number(done), end, ways, None, tuple(sorted(views.values())), self._tenure.term)
+        again = tuple(sorted(views.values()))
+        intent = Intent(self._next_number(done), end, ways, None, again, self._tenure.term, time=done.time)
         self._store.change_documents({INTENT.name: intent}, term=intent.term)
         faults.point("epoch.intent")
         mend()
@@ -147,12 +171,10 @@ class Epochs:
         self._store.sync()
         faults.point("epoch.commit")
         seconds, now = time.monotonic() - began, time.time()
-        document = Committed(intent.epoch, intent.end, now)
+        document = Committed(intent.epoch, intent.end, now, intent.time)
         keep = self.keep(done.epoch)
         behind = {*failed_before, *intent.failed} - self._failing.recovered(intent)
-        record = records.record_documents(
-            self._store, intent.epoch, intent.end, now, seconds, operations, intent.ways, keep, behind
-        )
+        record = records.record_documents(self._store, document, seconds, operations, intent.ways, keep, behind)
         progress = self._progress_document(intent.load, maintained)
         failures = self._failing.commit_documents(intent, failed_before)
         self._store.change_documents(
@@ -182,7 +204,8 @@ class Epochs:
         end = self._store.cut_after(done.cut, self._largest)
         catch_ups = self._failing.choose_catch_ups(failed, maintained, end, eager=eager) if failed else {}
         ways = self._choose(done.cut, end, maintained.without(failed))
-        intent = Intent(self._next_number(done), end, ways, load, term=term, catch_ups=catch_ups)
+        now = max(done.time, self.clock())
+        intent = Intent(self._next_number(done), end, ways, load, term=term, catch_ups=catch_ups, time=now)
         self._store.change_documents({INTENT.name: intent}, term=term)
         faults.point("epoch.intent")
         return intent
@@ -224,14 +247,15 @@ class Epochs:
         load = epoch.intent.load if epoch.intent.load is not None and epoch.intent.load.build == build.name else None
         operations = self._counts.between(epoch.done.cut, epoch.intent.end, ()) if build.is_begun else {}
         changed = {table for table in build.tables if table in operations and build.has_rows_of(table)}
-        if load is None and not changed:
+        build_only = Maintained(epoch.maintained.tables, build.views, build.states)
+        due = epoch.due(build_only) if build.is_begun else {}
+        if load is None and not changed and not due:
             return
         new_bounds = build.loaded if load is None else load.coming
         changed |= {table for table, bounds in new_bounds.items() if build.loaded.get(table) != bounds}
         part = Part(build.loaded, new_bounds)
         work = structs.replace(epoch.assignment(), part=part)
-        build_only = Maintained(epoch.maintained.tables, build.views, build.states)
-        size = sum(operations.get(table, 0) for table in changed) + (load.rows if load else 0)
+        size = sum(operations.get(table, 0) for table in changed) + (load.rows if load else 0) + sum(due.values())
         # The first chunk runs every operator: an aggregate without GROUP BY has its one row even over no rows.
         touched = frozenset(changed) if build.is_begun else None
         given_up = False
@@ -240,7 +264,7 @@ class Epochs:
             if load is not None:
                 faults.point("build.chunk")
             try:
-                self.jobs.run_job(work, build_only, touched, size, build.name)
+                self.jobs.run_job(work, build_only, touched, size, build.name, frozenset(due))
                 return
             except EpochFailed as error:
                 if not was_running or is_outside(error):
@@ -277,7 +301,7 @@ class Epochs:
     def build(self, maintained: Maintained, views: Sequence[RecomputableView], fixed: frozenset[int]) -> None:
         """Builds new views from the tables at the committed cut. `fixed` are states that other views already keep."""
         done = read_committed(self._store)
-        work = Assignment(done.epoch, done.epoch, None, done.cut, fixed, term=self._tenure.term)
+        work = Assignment(done.epoch, done.epoch, None, done.cut, fixed, term=self._tenure.term, time=done.time)
         if by_plan := [v.sink for v in views if v.sink is not None]:
             planned = replace(maintained, views=by_plan)
             self.jobs.run_job(work, planned, None, self.jobs.count_input(planned))

@@ -18,6 +18,7 @@ from msgspec import structs
 from tailrace.catalog.failed import FailedView
 from tailrace.epochs.blame import Cause
 from tailrace.epochs.counting import OperationCounts
+from tailrace.epochs.due import count_due
 from tailrace.epochs.failing import LOST_HISTORY, FailingViews
 from tailrace.epochs.isolation import Isolated, run_isolated
 from tailrace.epochs.jobs import Jobs
@@ -26,6 +27,7 @@ from tailrace.epochs.model import INTENT, MAX_ATTEMPTS, Intent
 from tailrace.epochs.recompute import RecomputableView
 from tailrace.errors import EpochFailed
 from tailrace.plan.physical.physical_plan import ViewSink
+from tailrace.spark.compile import is_touched
 from tailrace.store.base import Store
 from tailrace.store.commits import Committed
 from tailrace.task.assignment import Assignment
@@ -67,8 +69,18 @@ class EpochWork:
 
     def assignment(self) -> Assignment:
         """The whole range of the epoch."""
-        epoch, term = self.intent.epoch, self.intent.term
-        return Assignment(epoch, self.keep, self.done.cut, self.intent.end, term=term)
+        intent, done = self.intent, self.done
+        return Assignment(
+            intent.epoch, self.keep, done.cut, intent.end, term=intent.term, time=intent.time, earlier=done.time
+        )
+
+    def due(self, maintained: Maintained, base: int | None = None) -> dict[int, int]:
+        """The temporal filters of the views with rows whose border the epoch crosses, by state, and how many.
+
+        Their states are as of the epoch before, or of an earlier one (`base`).
+        """
+        states = maintained.temporal_states_of(maintained.views)
+        return count_due(self.store, self.done.epoch if base is None else base, states, self.intent.time)
 
     def _live(self) -> Maintained:
         """The views that had not failed before and have not failed yet."""
@@ -79,7 +91,7 @@ class EpochWork:
     def _refresh_live(self) -> int:
         live, again = self._live(), set(self.intent.again)
         recomputed = again | {v.state for v in live.recomputable if self.intent.recomputes(v.name)}
-        planned = [*live.views, *(v.sink for v in live.recomputable if v.sink is not None)]
+        planned = live.planned
         by_deltas = [v for v in planned if v.state not in recomputed]
         rows = self._apply_deltas(by_deltas) if by_deltas else 0
         if not recomputed:
@@ -92,17 +104,20 @@ class EpochWork:
 
     def _apply_deltas(self, views: Sequence[ViewSink]) -> int:
         touched = frozenset(self.counts.between(self.done.cut, self.intent.end, views))
-        size = self.intent.end.operations - self.done.cut.operations
+        crossed = self.due(replace(self.maintained, views=views))
+        due, states = frozenset(crossed), self.maintained.states
+        size = self.intent.end.operations - self.done.cut.operations + sum(crossed.values())
         rows = 0
-        for group in self._groups([v for v in views if v.plan.tables & touched]):
+        for group in self._groups([v for v in views if is_touched(v, states, touched, due)]):
             work = self.assignment()
 
             def run(part: Sequence[ViewSink], careful: bool, work: Assignment = work) -> int:
-                return self.jobs.run_job(work, replace(self.maintained, views=part), touched, size, careful=careful)
+                target = replace(self.maintained, views=part)
+                return self.jobs.run_job(work, target, touched, size, due=due, careful=careful)
 
             outcome = run_isolated(group, run, self.jobs.can_run)
             rows += outcome.rows
-            self._leave_out(outcome.failed, work, touched)
+            self._leave_out(outcome.failed, work, touched, due)
         return rows
 
     def _groups(self, views: Sequence[ViewSink]) -> Iterator[Sequence[ViewSink]]:
@@ -168,24 +183,34 @@ class EpochWork:
 
         All states are read as of that epoch, also the `shared` ones, which other views have moved on since.
         """
-        start = next(c.cut for c in self.intent.catch_ups.values() if c.epoch == base)
-        work = structs.replace(self.assignment(), start=start, fixed=shared, base=base)
+        good = next(c for c in self.intent.catch_ups.values() if c.epoch == base)
+        start = good.cut
+        work = structs.replace(self.assignment(), start=start, fixed=shared, base=base, earlier=good.time)
 
         def run(part: Sequence[ViewSink], careful: bool) -> int:
             try:
                 touched = frozenset(self.store.touched(start, self.intent.end))
-                size = self.intent.end.operations - start.operations
-                return self.jobs.run_job(work, replace(self.maintained, views=part), touched, size, careful=True)
+                target = replace(self.maintained, views=part)
+                due = self.due(target, base)
+                size = self.intent.end.operations - start.operations + sum(due.values())
+                return self.jobs.run_job(work, target, touched, size, due=frozenset(due), careful=True)
             except LOST_HISTORY as error:
                 raise EpochFailed(epoch=work.epoch, reason=str(error), cause=error, cancelled=False) from error
 
         outcome = run_isolated(views, run, self.jobs.can_run)
-        self._leave_out(outcome.failed, work, frozenset(t for view in views for t in view.plan.tables))
+        every_table = frozenset(t for view in views for t in view.plan.tables)
+        self._leave_out(outcome.failed, work, every_table, self.maintained.temporal_states_of(views))
         return outcome.rows
 
     # views that fail
 
-    def _leave_out(self, failures: Failures, work: Assignment, touched: frozenset[int] | None) -> None:
+    def _leave_out(
+        self,
+        failures: Failures,
+        work: Assignment,
+        touched: frozenset[int] | None,
+        due: frozenset[int] = frozenset(),
+    ) -> None:
         """Leaves views out of the epoch, after finding out why they failed."""
         if not failures:
             return
@@ -199,13 +224,19 @@ class EpochWork:
         recorded = {}
         for name, (view, error) in errors.items():
             if name not in readers:  # else it fails because of the view that it reads
-                cause = self._find_cause(view, work, touched)
+                cause = self._find_cause(view, work, touched, due)
                 recorded[name] = self.failing.record(
                     name, error, cause, self.done, self.intent, self.maintained, self.failed_before
                 )
         self.intent = self.failing.leave_out(self.intent, recorded, self.maintained, self.failed_before)
 
-    def _find_cause(self, view: ViewSink | RecomputableView, work: Assignment, touched: frozenset[int] | None) -> Cause:
+    def _find_cause(
+        self,
+        view: ViewSink | RecomputableView,
+        work: Assignment,
+        touched: frozenset[int] | None,
+        due: frozenset[int],
+    ) -> Cause:
         if isinstance(view, RecomputableView):
             return Cause(operator="query")
-        return self.jobs.find_cause(view, work, touched, self.maintained)
+        return self.jobs.find_cause(view, work, touched, due, self.maintained)

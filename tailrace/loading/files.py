@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from tailrace.codec.python_values import brief
 from tailrace.codec.schema import TableDef
-from tailrace.codec.values import brief
 from tailrace.errors import BadFile, BadValue, NullKey, UnknownColumn
 
 

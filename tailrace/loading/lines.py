@@ -16,7 +16,7 @@ import pyarrow.json
 
 from tailrace.codec import text
 from tailrace.codec.convert import to_batch
-from tailrace.codec.nested import is_nested
+from tailrace.codec.nested_arrays import is_nested
 from tailrace.codec.schema import TableDef
 from tailrace.errors import BadFile, BadValue, NullKey, UnknownColumn
 from tailrace.loading.files import Options, Piece, Source, to_bad_file

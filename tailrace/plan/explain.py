@@ -28,14 +28,16 @@ from tailrace.plan.nodes import (
     Order,
     Project,
     Scan,
+    TemporalFilter,
     TopK,
     UnionAll,
     Window,
 )
 from tailrace.plan.physical.arrangements import Arrangement, Stateful, is_generic, rule
 from tailrace.plan.physical.physical_plan import PhysicalPlan
-from tailrace.plan.physical.zones import Zone, begins_zone, zones
+from tailrace.plan.physical.zones import Zone, begins_zone, border_place, zones
 from tailrace.plan.sql.dialect import generate
+from tailrace.plan.temporal import ALWAYS
 
 _SHORT = 6  # characters of a fingerprint to show
 # What the work of an epoch is proportional to, for each maintenance rule.
@@ -51,6 +53,7 @@ COSTS = {
     "distinct": "values in the delta",
     "affected groups": "all rows of touched groups",
     "affected partitions": "all rows of touched partitions",
+    "crossed borders": "changed rows, and rows whose border in time was crossed",
     "first entries": "changed rows, and the first entries of touched partitions",
 }
 
@@ -124,6 +127,8 @@ def operator(node: Node) -> str:
             return "one row"
         case TopK():
             return "top"
+        case TemporalFilter():
+            return "temporal filter"
     return type(node).__name__.lower()
 
 
@@ -151,6 +156,10 @@ def describe(node: Node) -> str:
             return f"of {len(branches)}"
         case OneRow():
             return "of constants"
+        case TemporalFilter(Project(below, expressions)):
+            start, end = (named(e, names(below)) for e in expressions[-2:])
+            starts = [] if start == f"-{ALWAYS}" else [f"from {start}"]
+            return " ".join([*starts, *([] if end == f"{ALWAYS}" else [f"until {end}"])])
         case Window(calls=calls):
             shown = [f"{named(c.sql, inputs[0])} {c.frame}".strip() for c in calls]
             return f"{', '.join(shown)} {_partition_and_order(node, inputs[0])}".strip()
@@ -181,6 +190,8 @@ def names(node: Node) -> list[str]:
     match node:
         case Filter():
             return inputs[0]
+        case TemporalFilter():
+            return inputs[0][:-2]
         case Generate(output=output):
             return inputs[0] + [c.name for c in output]
         case Join(kind=kind) if kind not in ("semi", "anti"):
@@ -210,6 +221,8 @@ def rules(node: Node) -> list[str]:
             return ["affected partitions"]
         case TopK():
             return ["first entries"]
+        case TemporalFilter():
+            return ["crossed borders"]
         case Aggregate() if is_generic(node):
             return ["affected groups"]
         case Aggregate(source, calls=calls):
@@ -225,6 +238,8 @@ def _shuffle_columns(node: Node) -> list[str]:
             return [names(source)[p] for p in groups]
         case Window(source, partition) | TopK(source, partition):
             return [names(source)[p] for p in partition]
+        case TemporalFilter(source):
+            return [names(source)[p] for p in border_place(node)]
     return []
 
 
@@ -290,6 +305,8 @@ def compact(node: Node) -> str:
             return f"aggregate({', '.join(parts)}; {inner})"
         case UnionAll():
             return f"union({inner})"
+        case TemporalFilter():
+            return f"temporal({inner})"
         case Window(calls=calls):
             shown = [" ".join(filter(None, (c.sql, c.frame))) for c in calls]
             return f"window({' '.join(filter(None, (', '.join(shown), _compact_order(node))))}; {inner})"

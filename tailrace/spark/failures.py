@@ -24,6 +24,7 @@ from tailrace.spark.session import is_running
 # ConnectionError: the JVM is gone.
 FAILURES = (PySparkException, Py4JError, ConnectionError)
 _TASK = re.compile(r".*\(TID \d+\) \([^)]*\): ")  # Spark's prefix to the error of a task
+_AWAITING = "Exception thrown in awaitResult"
 _CLASS = re.compile(r"^[\w.$]+(?:Exception|Error): ")
 
 
@@ -31,7 +32,7 @@ def reason(error: Exception) -> str:
     """The error that a task raised; otherwise the first sentence of Spark's message, without the query context."""
     if (sent := receive_error(error)) is not None:
         return str(sent)
-    lines = str(error).strip().split("\n")
+    lines = (_awaited(error) or str(error)).strip().split("\n")
     if "exception was thrown from the Python worker" in lines[0]:
         raised = [line for line in lines[1:] if line[:1].isalpha() and ":" in line and "Traceback" not in line]
         return raised[-1].split(" SQLSTATE:")[0].strip() if raised else lines[0]
@@ -50,6 +51,16 @@ def translated(spark: Callable[[], SparkSession]) -> Iterator[None]:
         if not is_running(spark()):
             raise EnvironmentFault(message="Spark has stopped. Start this process again") from None
         raise SqlError(message=reason(error)) from None
+
+
+def _awaited(error: Exception) -> str | None:
+    """The message of the failure that another thread of Spark waited for; None if no thread did."""
+    raised: Any = error.java_exception if isinstance(error, Py4JJavaError) else None
+    if raised is None or _AWAITING not in str(raised.getMessage()):
+        return None
+    while raised.getCause() is not None and _AWAITING in str(raised.getMessage()):
+        raised = raised.getCause()
+    return str(raised.getMessage())
 
 
 CANCELLED = "SPARK_JOB_CANCELLED"

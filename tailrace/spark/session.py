@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -96,14 +97,27 @@ def _start(options: SparkOptions) -> SparkSession:
     began = time.monotonic()
     with _stderr_to(directory / "spark.log"), _own_interrupts():
         spark = builder.getOrCreate()
+    spark.sparkContext._accumulatorServer.handle_error = _ignore_error  # it would print a traceback if the JVM dies
     events.spark_started(spark.version, master, memory, time.monotonic() - began)
     return spark
 
 
 def _silence_spark() -> None:
-    """PySpark logs the errors that it raises, as JSON with Java's stack trace. The caller reports them, once."""
+    """Errors of Spark are raised, and reported once, by the caller. Libraries also print them, with stack traces."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
+    root = logging.getLogger()  # where py4j logs a lost connection
+    if not any(isinstance(known, _WithoutPy4j) for known in root.filters):
+        root.addFilter(_WithoutPy4j())
+
+
+class _WithoutPy4j(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "py4j" not in Path(record.pathname).parts
+
+
+def _ignore_error(*_: Any) -> None:
+    """The connection of a JVM that has died."""
 
 
 @contextmanager

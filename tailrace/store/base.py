@@ -78,10 +78,13 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """A write to one table. `rows` holds whole rows (put), key and changed columns (update), or keys (delete)."""
+    """A write to one table. `rows` holds whole rows (put), key and changed columns (update), or keys (delete).
+
+    `remove` deletes whole rows: those that are still the same.
+    """
 
     table: TableDef
-    mode: Literal["put", "update", "delete"]
+    mode: Literal["put", "update", "delete", "remove"]
     rows: pa.RecordBatch
 
 

@@ -11,11 +11,15 @@ from tailrace.store.documents import Count, Document, Kind
 
 
 class Committed(Document, frozen=True):
-    """The last committed epoch, which readers see, and its cut."""
+    """The last committed epoch, which readers see, its cut, and its time: what `now()` is in views.
+
+    `time` is in microseconds since 1970. It is 0 if the epoch was committed before times were recorded.
+    """
 
     epoch: Count
     cut: Cut
     at: float
+    time: Count = 0
 
     def fits(self, nodes: int) -> bool:
         return len(self.cut.offsets) == nodes
@@ -38,6 +42,7 @@ class EpochRecord(Document, frozen=True):
     refreshed: dict[str, Refreshed]
     cut: Cut | None = None
     failed: tuple[str, ...] = ()
+    time: Count = 0
 
     def fits(self, nodes: int) -> bool:
         return self.cut is None or len(self.cut.offsets) == nodes

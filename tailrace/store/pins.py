@@ -19,11 +19,12 @@ from tailrace.store.leases import Lease, fresh_lease, renewing
 
 
 class PinDocument(Lease, frozen=True, kw_only=True):
-    """A pin as stored: a lease with its epoch and cut."""
+    """A pin as stored: a lease with its epoch, and the epoch's cut and time."""
 
     epoch: Count
     cut: Cut
     at: float
+    time: Count = 0
 
     def fits(self, nodes: int) -> bool:
         return len(self.cut.offsets) == nodes
@@ -46,8 +47,11 @@ HOLDS: Kind[Hold] = Kind("hold:", Hold)
 
 
 class Pin(NamedTuple):
+    """An epoch with its cut and its time (microseconds since 1970)."""
+
     epoch: int
     cut: Cut
+    time: int = 0
 
 
 @contextmanager
@@ -93,11 +97,11 @@ def _pin(store: Store, name: str) -> Pin:
 def committed_pin(store: Store) -> Pin:
     """The committed epoch and its cut. This alone does not keep them readable."""
     committed = read_committed(store)
-    return Pin(committed.epoch, committed.cut)
+    return Pin(committed.epoch, committed.cut, committed.time)
 
 
 def _document(pin: Pin) -> PinDocument:
-    return PinDocument(epoch=pin.epoch, cut=pin.cut, at=time.time(), **fresh_lease())  # type: ignore[arg-type]
+    return PinDocument(epoch=pin.epoch, cut=pin.cut, time=pin.time, at=time.time(), **fresh_lease())  # type: ignore[arg-type]
 
 
 def find_oldest_pin(store: Store) -> Pin | None:
@@ -108,7 +112,7 @@ def find_oldest_pin(store: Store) -> Pin | None:
         if not document.is_alive:
             store.change_documents({PINS.at(key): None})
             continue
-        pin = Pin(document.epoch, document.cut)
+        pin = Pin(document.epoch, document.cut, document.time)
         oldest = pin if oldest is None or pin.epoch < oldest.epoch else oldest
     return oldest
 

@@ -1,4 +1,4 @@
-"""Verifies a view: recomputes it with plain Spark SQL at its cut and compares the rows.
+"""Verifies a view: recomputes it with plain Spark SQL at its cut and time and compares the rows.
 
     missing = rows of the recomputation that the view lacks
     extra   = rows of the view that the recomputation lacks
@@ -40,10 +40,10 @@ _EQUAL_FLOATS = (
 def verify(spark: SparkSession, store: Store, view: ViewDef, query: BoundQuery, pin: Pin) -> Report:
     """Compares a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut."""
     fresh = session(spark)
-    report = _compare(fresh, store, query_rows(fresh, store, query, pin.cut), view, pin)
+    report = _compare(fresh, store, query_rows(fresh, store, query, pin.cut, pin.time), view, pin)
     if report.ok or view.root is None or not leaves_ties_open(view.root):
         return report
-    computed = planned_rows(fresh, store, view.root, query, pin.cut)
+    computed = planned_rows(fresh, store, view.root, query, pin)
     return replace(_compare(fresh, store, computed, view, pin), by="plan")
 
 

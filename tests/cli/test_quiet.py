@@ -38,7 +38,7 @@ with tr.open(sys.argv[1]) as db:
     java.kill()
     java.wait()
     fails(lambda: db.query("SELECT 1"))
-    db.table("lines").put({"id": 1, "line": 1})
+    db.table("orders").put({"id": 2, "cust": 7})
     fails(db.refresh)
 """
 

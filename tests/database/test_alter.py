@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tailrace as tr
+from tailrace.database.expiry import ExpiredRows
 from tailrace.database.inside import inside
 from tailrace.errors import NameTaken, SqlError, TableAltered, TailraceError, UnknownColumn, UnknownName, Unsupported
 from tailrace.loading import load
@@ -270,3 +271,21 @@ def test_a_process_that_dies_in_alter_changes_all_or_nothing(db: tr.Database, tm
         assert list(rows(db)[0]) == expected
         db.table("t").put({"id": 2})
         assert db.audit().ok
+
+
+def test_rows_expire_by_a_renamed_column(db: tr.Database) -> None:
+    db.sql("CREATE TABLE e (id INT PRIMARY KEY, gone INT, at DATE) WITH (ttl = '2 days', ttl_column = 'at')")
+    db.table("e").put_many([{"id": 1, "gone": 1, "at": "2026-01-01"}, {"id": 2, "gone": 2, "at": "2026-01-09"}])
+    with pytest.raises(SqlError, match="'at' is the ttl_column of table 'e' and cannot be dropped"):
+        db.sql("ALTER TABLE e DROP COLUMN at")
+    db.sql("ALTER TABLE e ADD COLUMN more INT DEFAULT 5; ALTER TABLE e DROP COLUMN gone")
+    db.sql("ALTER TABLE e RENAME COLUMN at TO `it's day`; ALTER TABLE e RENAME TO f")
+    text = shown(db, "TABLE f")
+    assert text.endswith(r"WITH (ttl = '172800000000 microseconds', ttl_column = 'it\'s day')")
+    db.sql(text.replace("TABLE f", "TABLE g"))
+    db.table("f").put({"id": 3, "it's day": "2026-01-02"})
+    now = int(datetime(2026, 1, 10, tzinfo=UTC).timestamp() * 1_000_000)
+    expired = ExpiredRows(inside(db).store, inside(db).catalog, lambda: now)
+    while expired.step():
+        pass
+    assert rows(db, "f") == [{"id": 2, "it's day": date(2026, 1, 9), "more": 5}]

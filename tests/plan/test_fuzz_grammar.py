@@ -10,6 +10,7 @@ from tailrace_fuzz.features import Features
 from tailrace_fuzz.scenarios import scenario
 
 WORDS = {
+    "time": "now()",
     "joins": " JOIN ", "outer": "FULL JOIN", "semi": "LEFT ANTI JOIN", "nonequi": "CROSS JOIN", "using": "USING (",
     "filter": "FILTER (WHERE", "distinct_aggregates": "COUNT(DISTINCT", "having": "HAVING", "grouping_sets": "ROLLUP",
     "distinct": "SELECT DISTINCT", "union": "UNION ALL", "setops": "INTERSECT", "subqueries": "FROM (SELECT",

@@ -6,11 +6,12 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from oracle import Model, Row, either
+from oracle import Model, Row, either, plain
 
 import tailrace as tr
 from tailrace.database.inside import inside
@@ -60,7 +61,7 @@ def random_row(rng: random.Random, key: int) -> Row:
 
     def entry() -> Any:
         moment = datetime(2026, 1, 1, rng.randrange(3), tzinfo=UTC)
-        return rng.choice([None, {"p": rng.choice([None, "1.50"]), "t": rng.choice([None, moment])}])
+        return rng.choice([None, {"p": rng.choice([None, Decimal("1.50")]), "t": rng.choice([None, moment])}])
 
     names = rng.sample(["k", "z", ""], rng.randrange(3))  # equal maps may have another order of entries
     return {
@@ -118,12 +119,15 @@ def test_verify_audit_and_recording(tmp_path: Path, spark: Any) -> None:
         model = Model(db)
         write(rng, model, "t")
         db.sql("""CREATE MATERIALIZED VIEW keyed AS SELECT id, m, array(m) AS ms, s, i, CAST(k AS DOUBLE) AS x FROM t;
-                  CREATE MATERIALIZED VIEW bag AS SELECT a, struct(m) AS sm, n FROM t""")
+                  CREATE MATERIALIZED VIEW bag AS SELECT a, struct(m) AS sm, n FROM t;
+                  CREATE MATERIALIZED VIEW arrays AS SELECT a, s, COUNT(*) AS c FROM t GROUP BY a, s""")
         with db.record(tmp_path / "h.arrow", ["keyed", "bag"]):
             for _ in range(2):
                 write(rng, model, "t")
                 db.refresh()
         assert all(db.verify(name).ok for name in db.views())
+        for row in db.view("arrays").scan().to_pylist():
+            assert plain(db.view("arrays").get((row["a"], row["s"]))) == plain(row)
         assert db.audit().ok
         checked = tr.check(tmp_path / "h.arrow", spark=spark)
         assert checked.ok, checked

@@ -22,6 +22,8 @@ from tailrace.plan.build.placeholders import has_placeholder, insert_placeholder
 from tailrace.plan.build.scope import counted, expand_aliases, output_name
 from tailrace.plan.build.subqueries import apply_conditions, join_subqueries
 from tailrace.plan.build.tie_breaks import break_ties
+from tailrace.plan.build.time_conditions import admit_time, require_times
+from tailrace.plan.build.time_windows import start_of_window
 from tailrace.plan.expressions import conjuncts, operand, parse_expr, position_of
 from tailrace.plan.joining import selected
 from tailrace.plan.nodes import Aggregate, Call, Node, Project, column_of
@@ -106,13 +108,13 @@ def aggregated(
     texts = [_over_aggregate(i.tree, draft) for i in shown]
     condition = None
     if having is not None:
-        condition = _over_aggregate(
-            _expand_having(insert_placeholders(having.this, env.subqueries), aliases, draft), draft
-        )
+        tree = admit_time(insert_placeholders(having.this, env.subqueries))
+        condition = _over_aggregate(_expand_having(tree, aliases, draft), draft)
     groups = _group_relation(draft, _build_aggregate(draft, env))
     if having is not None and condition is not None:
         if not has_placeholder(condition):
             env.require_boolean(groups.node.columns, condition, having.this, "HAVING")
+        require_times(groups.node.columns, conjuncts(condition), having.this, env.types)
         groups = apply_conditions(groups, conjuncts(condition), having.this, "HAVING", env)
     groups, texts = join_subqueries(groups, texts, env)
     types = env.types.of(groups.node.columns, texts, [i.tree for i in shown])
@@ -161,6 +163,7 @@ def _expand_group(tree: exp.Expr, items: Sequence[Item], aliases: dict[str, exp.
     else:
         # As in Spark, a column of FROM takes precedence over an alias.
         tree = expand_aliases(tree, aliases, lambda c: relation.scope.find(c) is None)
+    tree = start_of_window(tree)
     for node in tree.walk():
         if functions.is_aggregate(node):
             message = f"aggregate {functions.name(node)}() is not allowed in GROUP BY"

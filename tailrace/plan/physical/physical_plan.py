@@ -51,6 +51,11 @@ class PhysicalPlan:
         return list(dict.fromkeys(a.fingerprint for _, kept in self.arrangements for a in kept))
 
     @cached_property
+    def temporal(self) -> list[str]:
+        """The fingerprints of the states that hold borders in time."""
+        return list(dict.fromkeys(a.fingerprint for _, kept in self.arrangements for a in kept if a.kind == "borders"))
+
+    @cached_property
     def cost(self) -> Cost:
         """What one operation on a table costs the view."""
         return cost(self.root, self.place)

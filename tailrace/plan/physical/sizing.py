@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tailrace.plan.nodes import Aggregate, Key, Node, walk
+from tailrace.plan.nodes import Aggregate, Key, Node, TemporalFilter, walk
 from tailrace.plan.physical.arrangements import Stateful, is_generic
 from tailrace.plan.physical.slots import plan_slots
-from tailrace.plan.physical.zones import placement
+from tailrace.plan.physical.zones import begins_zone, placement
 
 SMALL = 100_000  # rows of a selection for which two tasks are as fast as one
 EXCHANGE = 9  # cost of an exchange, in units of SMALL
@@ -35,8 +35,9 @@ def cost(root: Node, place: Key) -> Cost:
 
     A part of the plan that is used twice runs once, so it counts once.
     """
-    stateful = {node.fingerprint: _weight(node) for node in walk(root) if isinstance(node, Stateful)}
-    return Cost(sum(stateful.values()) or LINEAR, len(stateful) or int(placement(root) != place))
+    stateful = {node.fingerprint: node for node in walk(root) if isinstance(node, Stateful)}.values()
+    exchanges = sum(not isinstance(node, TemporalFilter) or begins_zone(node) for node in stateful)
+    return Cost(sum(map(_weight, stateful)) or LINEAR, exchanges or int(placement(root) != place))
 
 
 def _weight(node: Stateful) -> int:

@@ -18,6 +18,7 @@ from tailrace.plan.nodes import (
     Node,
     Project,
     Scan,
+    TemporalFilter,
     TopK,
     UnionAll,
     Window,
@@ -47,6 +48,8 @@ def placement(node: Node) -> Key | None:
             return tuple(range(len(groups)))
         case Window(partition=partition) | TopK(partition=partition):
             return partition
+        case TemporalFilter():
+            return border_place(node)
         case UnionAll(branches):
             places = {placement(b) for b in branches}
             return places.pop() if len(places) == 1 else None
@@ -89,6 +92,16 @@ def origin(node: Node) -> Key | None:
         case Scan():
             return placement(node)
     return None
+
+
+def border_place(node: TemporalFilter) -> Key:
+    """Positions by which the state of a temporal filter is sharded: as its input, or else by key or whole rows."""
+    source = node.input
+    place = placement(source)
+    if place is not None:
+        return place
+    candidates = range(len(node.columns)) if source.key is None else source.key
+    return tuple(p for p in candidates if is_scalar(source.columns[p].type))
 
 
 def view_place(root: Node, key: Key | None) -> Key:
@@ -138,4 +151,6 @@ def begins_zone(node: Node) -> bool:
             return placement(source) != groups
         case Window(source, partition) | TopK(source, partition):
             return placement(source) != partition
+        case TemporalFilter(source):
+            return placement(source) is None
     return False

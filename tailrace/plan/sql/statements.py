@@ -19,9 +19,18 @@ from tailrace.plan.policy import POLICIES, Refresh
 from tailrace.plan.sql import dialect
 from tailrace.plan.sql.altering import Alter, ShowCreate, read_alter, read_show_create
 from tailrace.plan.sql.columns import read_columns
+from tailrace.plan.sql.durations import duration_micros
 from tailrace.plan.sql.quantified import rewrite_quantified
 from tailrace.plan.sql.tokens import Words, check_name
 from tailrace.types import Column
+
+
+@dataclass(frozen=True)
+class TimeToLive:
+    """Rows are deleted when the time in `column` is `micros` microseconds ago."""
+
+    column: str
+    micros: int
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,7 @@ class CreateTable:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     if_not_exists: bool
+    ttl: TimeToLive | None = None
     defaults: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -164,10 +174,39 @@ def _read_create_table(words: Words) -> CreateTable:
         reason = "create the table with its columns, then write rows with `tailrace load` or db.table(...).put_many"
         raise Unsupported(construct="CREATE TABLE ... AS", reason=reason, **words.location())
     columns, key, defaults = read_columns(words, name)
+    ttl = _read_ttl(words, columns)
     if words.peek():
-        reason = "a table has only columns and a primary key"
+        reason = "a table has only columns, a primary key and WITH (ttl = ..., ttl_column = ...)"
         raise Unsupported(construct=f"{words.peek()} in CREATE TABLE", reason=reason, **words.location())
-    return CreateTable(name, columns, key, if_not_exists, defaults)
+    return CreateTable(name, columns, key, if_not_exists, ttl, defaults)
+
+
+def _read_ttl(words: Words, columns: tuple[Column, ...]) -> TimeToLive | None:
+    """Reads `WITH (ttl = '30 days', ttl_column = 'ts')`, the only options of a table."""
+    where = words.location()
+    if not words.accept("WITH"):
+        return None
+    words.expect("(")
+    options: dict[str, str] = {}
+    while not options or words.accept(","):
+        location, option = words.location(), words.read_name("table option").lower()
+        if option not in ("ttl", "ttl_column") or option in options:
+            reason = "the options of a table are ttl and ttl_column, each once"
+            raise Unsupported(construct=f"option {option}", reason=reason, **location)
+        words.expect("=")
+        options[option] = words.next().text
+    words.expect(")")
+    if len(options) < 2:
+        message = "a time to live needs both ttl and ttl_column, as in WITH (ttl = '30 days', ttl_column = 'ts')"
+        raise SqlError(message=message, **where)
+    micros = duration_micros(options["ttl"])
+    if micros is None or micros <= 0:
+        raise SqlError(message="ttl is a positive duration such as '30 days', in weeks or smaller units", **where)
+    column = next((c for c in columns if c.name.lower() == options["ttl_column"].lower()), None)
+    if column is None or column.type not in ("date", "timestamp", "timestamp_ntz"):
+        message = f"ttl_column {options['ttl_column']!r} must be a column of type DATE or TIMESTAMP"
+        raise SqlError(message=message, **where)
+    return TimeToLive(column.name, micros)
 
 
 def _read_create_view(words: Words, or_replace: bool) -> CreateView:

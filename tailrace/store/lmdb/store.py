@@ -223,12 +223,19 @@ class LmdbStore(Store):
             stored = dict(cursor.getmulti(sorted_keys))
         if change.mode == "delete":
             sorted_keys = [k for k in sorted_keys if k in stored]
+        elif change.mode == "remove":
+            as_given = table.rows.encode(table.to_stored(rows.take(pa.array(last)))).to_pylist()
+            given = dict(zip(sorted_keys, as_given, strict=True))
+            existing = [k for k in sorted_keys if k in stored]
+            visible = table.to_visible(table.decode([stored[k] for k in existing]))
+            found = table.rows.encode(table.to_stored(visible)).to_pylist()
+            sorted_keys = [k for k, row in zip(existing, found, strict=True) if row == given[k]]
         elif change.mode == "update" and len(stored) < len(sorted_keys):
             missing = min(i for k, i in zip(sorted_keys, last.tolist(), strict=True) if k not in stored)
             key = tuple(rows.column(k)[missing].as_py() for k in table.key)
             raise NoSuchRow(table=table.name, key=key[0] if len(key) == 1 else key)
         before = table.decode([stored[k] for k in sorted_keys if k in stored])
-        if change.mode == "delete":
+        if change.mode in ("delete", "remove"):
             return sorted_keys, before, None
         after = rows.take(pa.array(last))
         if change.mode == "update":

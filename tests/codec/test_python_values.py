@@ -17,8 +17,8 @@ from strategies import KINDS, bits, values
 from tailrace import types
 from tailrace.codec import text
 from tailrace.codec.convert import to_batch
+from tailrace.codec.python_values import to_value
 from tailrace.codec.schema import TableDef
-from tailrace.codec.values import to_value
 from tailrace.errors import BadValue, NullKey
 from tailrace.types import Column
 
