@@ -7,7 +7,7 @@
     │   ├── NameTaken             a table or view of that name exists
     │   ├── BeingBuilt            a view of that name is being built
     │   ├── Unsupported           valid SQL that Tailrace cannot maintain (yet)
-    │   └── InUse                 a drop of a table or view that other views read
+    │   └── InUse                 a drop of a table, view or column that views read
     ├── DataError                 a value, row, key or file is wrong
     │   ├── BadValue              a value does not fit its column's type
     │   ├── NullKey               a primary key column is NULL
@@ -28,6 +28,7 @@
     │   ├── Corrupt               a checksum does not match, or stored data is invalid
     │   ├── Conflict              a document is not what its writer had read
     │   ├── OffsetGap             log entries are missing
+    │   ├── TableAltered          a table's columns were changed during a read or write of its rows
     │   ├── SnapshotGone          the requested epoch is no longer readable
     │   ├── NotCapable            this kind of store cannot do it
     │   ├── Ended                 a snapshot or a transaction was used after its end
@@ -89,6 +90,7 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "SyntaxFault",
+    "TableAltered",
     "TailraceError",
     "Timeout",
     "UnknownColumn",
@@ -166,7 +168,7 @@ class Unsupported(SqlError):
 
 
 class InUse(SqlError):
-    template = "cannot drop {name!r}: it is read by {users}. Drop those views first"
+    template = "cannot drop {name!r}: it is read by {users}. Drop those views first, or add CASCADE"
 
 
 class DataError(TailraceError):
@@ -261,6 +263,12 @@ class OffsetGap(StoreError):
     template = (
         "the log of node {node} has a gap: expected offset {expected}, found {found}."
         " Run `tailrace audit DIR` to find all damage and `tailrace audit DIR --repair` to repair it"
+    )
+
+
+class TableAltered(StoreError):
+    template = (
+        "the columns of table {table!r} were changed by another process meanwhile; nothing was written. Try again"
     )
 
 

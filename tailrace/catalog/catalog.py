@@ -2,6 +2,7 @@
 
     catalog          version, next free number
     table:<name>     columns and key
+    layout:<id>      how the rows of a table are stored, if its columns were changed or have defaults
     view:<name>      SQL, plan, columns, key, order, and the number of its state
     state:<print>    the number of the arrangement with that fingerprint
     building         states that a build in one job is filling
@@ -26,13 +27,23 @@ from msgspec import structs
 from tailrace import faults
 from tailrace.catalog import construction
 from tailrace.catalog.construction import BUILDS, DROPPING, LOADED, BuildDocument, Owner
-from tailrace.catalog.definition import TABLES, VIEWS, ViewDef, table_document, table_of, view_document, view_of
+from tailrace.catalog.definition import (
+    TABLES,
+    VIEWS,
+    TableDocument,
+    ViewDef,
+    table_document,
+    table_of,
+    view_document,
+    view_of,
+)
 from tailrace.catalog.failed import FailedView, read_failed, recovered_documents
 from tailrace.catalog.retention import EXPIRIES, RETENTIONS, Retention
+from tailrace.codec.layouts import Layout
 from tailrace.codec.schema import TableDef
 from tailrace.errors import InUse, UnknownName
 from tailrace.plan.binding import BoundQuery
-from tailrace.store.base import Store
+from tailrace.store.base import LAYOUTS, Store
 from tailrace.store.commits import read_committed
 from tailrace.store.documents import Count, Document, Kind, Number
 from tailrace.store.leases import is_leased
@@ -129,6 +140,7 @@ class Catalog:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._version = -1
+        self._layouts: dict[str, Layout] = {}
         self._tables: dict[str, TableDef] = {}
         self._views: dict[str, ViewDef] = {}
         self._states: dict[str, int] = {}
@@ -142,11 +154,18 @@ class Catalog:
 
     def _read(self) -> None:
         head = self._store.document(CATALOG) or Head(0, 1)
-        if head.version != self._version:
-            self._tables = {t.name: t for t in map(table_of, self._store.documents(TABLES).values())}
-            self._views = {v.name: v for v in map(view_of, self._store.documents(VIEWS).values())}
-            self._states = self._store.documents(STATES)
-            self._version, self._next = head.version, head.next
+        while head.version != self._version:
+            layouts, states = self._store.documents(LAYOUTS), self._store.documents(STATES)
+            tables, views = self._store.documents(TABLES), self._store.documents(VIEWS)
+            read, head = head, self._store.document(CATALOG) or Head(0, 1)
+            if head == read:  # else another process changed some of them meanwhile
+                self._layouts, self._states = layouts, states
+                self._tables = {t.name: self._table_of(t) for t in tables.values()}
+                self._views = {v.name: v for v in map(view_of, views.values())}
+                self._version, self._next = head.version, head.next
+
+    def _table_of(self, document: TableDocument) -> TableDef:
+        return table_of(document, self._layouts.get(str(document.id)))
 
     @property
     def version(self) -> int:
@@ -190,41 +209,96 @@ class Catalog:
     def view(self, name: str) -> ViewDef:
         return self.relations.view(name)
 
-    def require(self, table: TableDef) -> None:
-        """Raises UnknownName if the table was dropped, even if a new table has its name."""
-        if self.tables.get(table.name) != table:
+    def newest(self, table: TableDef) -> TableDef:
+        """A table as it is now. Raises UnknownName if it was dropped, even if a new table has its name."""
+        tables = self.tables
+        found = tables.get(table.name)
+        if found is None or found.id != table.id:  # dropped or renamed
+            found = next((t for t in tables.values() if t.id == table.id), None)
+        if found is None:
             raise UnknownName(kind="table", name=table.name, hint=" any more: it was dropped")
+        return found
 
     def dependants(self, name: str) -> list[str]:
         """The names of the views, published or being built, that read a table or view."""
         unpublished = [v for build in self.builds.values() for v in build.unpublished.views]
         return sorted({v.name for v in (*self.views.values(), *unpublished) if name in v.uses})
 
+    def readers(self, name: str) -> list[ViewDef]:
+        """The published views that read a table or view, directly or through views; each after those that it reads."""
+        return [self.views[n] for n in views_over(self.views, name)]
+
     def add_table(
-        self, name: str, columns: tuple[Column, ...], key: tuple[str, ...], retention: Retention | None = None
+        self,
+        name: str,
+        columns: tuple[Column, ...],
+        key: tuple[str, ...],
+        defaults: Mapping[str, str] | None = None,
+        retention: Retention | None = None,
     ) -> TableDef:
         current = self._current()
-        table = TableDef(current._next, name, columns, key)
-        documents: dict[str, Any] = {TABLES.at(name): table_document(table)}
+        layout = Layout.of(columns, defaults) if defaults else None
+        table = TableDef(current._next, name, columns, key, layout)
+        documents = _table_documents(table)
         if retention is not None:
             documents[RETENTIONS.at(table.id)] = retention
         self._change(documents, current._next + 1)
         return table
 
-    def drop_table(self, name: str) -> None:
-        """Removes a table from the catalog. Its rows become leftovers."""
+    def alter(
+        self,
+        table: TableDef,
+        views: Sequence[ViewDef] = (),
+        dropped: Sequence[ViewDef] = (),
+        was: str | None = None,
+        retention: Retention | None = None,
+    ) -> None:
+        """Changes a table, and with it views whose SQL names it; drops other views. All in one transaction.
+
+        `was` is the earlier name of a table that gets another one. `retention` is new if its column has a new name.
+        """
+        removal = {} if was is None or was == table.name else {TABLES.at(was): None}
+        kept = {} if retention is None else {RETENTIONS.at(table.id): retention}
+        documents = {**removal, **_table_documents(table), **kept}
+        self._change({**documents, **self._redefined(views), **self._dropped(dropped)})
+
+    def rename_view(self, was: str, view: ViewDef, others: Sequence[ViewDef], more: dict[str, Any]) -> None:
+        """Gives a view another name, and with it changes views that read it. `more` are documents that name it."""
+        self._change({VIEWS.at(was): None, **self._redefined([view, *others]), **more})
+
+    @staticmethod
+    def _redefined(views: Sequence[ViewDef]) -> dict[str, Any]:
+        return {VIEWS.at(v.name): view_document(v) for v in views}
+
+    def drop_table(self, name: str, *, cascade: bool = False) -> None:
+        """Removes a table from the catalog, with `cascade` also the views over it. Its rows become leftovers."""
         table = self.table(name)
-        self._refuse_if_used(table.name)
+        views = self._cascaded(table.name, cascade)
         emptying = [*(self._store.document(EMPTYING) or ()), table.id]
-        retention = dict.fromkeys((RETENTIONS.at(table.id), EXPIRIES.at(table.id)))
-        self._change({TABLES.at(table.name): None, EMPTYING.name: emptying, **retention})
+        removals = dict.fromkeys(kind.at(table.id) for kind in (LAYOUTS, RETENTIONS, EXPIRIES))
+        self._change({TABLES.at(table.name): None, **removals, EMPTYING.name: emptying, **self._dropped(views)})
+
+    def retention(self, table: TableDef) -> Retention | None:
+        """How long a table keeps its rows; None if for ever."""
+        return self._store.document(RETENTIONS, table.id)
+
+    def _cascaded(self, name: str, cascade: bool) -> list[ViewDef]:
+        """The views that are dropped with a table or view. Raises `InUse` if there are some that must not be."""
+        if not cascade:
+            self._refuse_if_used(name)
+        return self.readers(name)
+
+    def _dropped(self, views: Sequence[ViewDef]) -> dict[str, Any]:
+        removals = {VIEWS.at(v.name): None for v in views}
+        return {**removals, **self._drop_views(views, [], []), **self._recover(v.name for v in views)}
 
     def query(self, view: ViewDef, others: Sequence[ViewDef] = ()) -> BoundQuery:
         """The view's SQL with that of all views it reads. Views in `others` take precedence over published ones."""
         known = ChainMap({v.name: v for v in others}, self.views)
         reads: list[tuple[str, TableDef | BoundQuery]] = []
         for name in view.uses:
-            reads.append((name, self.query(known[name], others) if name in known else self.tables[name]))
+            source = self.query(known[name], others) if name in known else view.known(self.tables[name])
+            reads.append((name, source))
         return BoundQuery(view.sql, tuple(reads))
 
     # building
@@ -318,11 +392,13 @@ class Catalog:
 
     # dropping
 
-    def drop_view(self, name: str) -> None:
-        """Removes a view from the catalog. Its states become leftovers, except those that other views share."""
+    def drop_view(self, name: str, *, cascade: bool = False) -> None:
+        """Removes a view from the catalog, with `cascade` also the views over it.
+
+        Their states become leftovers, except those that other views share.
+        """
         view = self.view(name)
-        self._refuse_if_used(view.name)
-        self._change({VIEWS.at(view.name): None, **self._drop_views([view], [], []), **self._recover([view.name])})
+        self._change(self._dropped([view, *self._cascaded(view.name, cascade)]))
 
     def _recover(self, names: Iterable[str]) -> dict[str, Any]:
         """The documents that remove the marks of failed views, because they are dropped or replaced."""
@@ -396,10 +472,32 @@ class Catalog:
         self._store.change_documents({**documents, CATALOG.name: head}, expected={CATALOG.name: old_head})
         faults.point("catalog.changed")
         # Apply the change to the cached copy: rereading all documents would make creating 1,000 views slow.
-        self._tables = _update(self._tables, TABLES, documents, table_of)
+        self._layouts = _update(self._layouts, LAYOUTS, documents, lambda layout: layout)
+        self._tables = _update(self._tables, TABLES, documents, self._table_of)
         self._views = _update(self._views, VIEWS, documents, view_of)
         self._states = _update(self._states, STATES, documents, int)
         self._version, self._next = head.version, head.next
+
+
+def views_over(views: Mapping[str, ViewDef], name: str) -> list[str]:
+    """The views that read a table or view, directly or indirectly, each after those it reads."""
+    names: list[str] = []
+
+    def visit(below: str) -> None:
+        for view in views.values():
+            if below in view.uses:
+                if view.name in names:
+                    names.remove(view.name)
+                names.append(view.name)
+                visit(view.name)
+
+    visit(name)
+    return names
+
+
+def _table_documents(table: TableDef) -> dict[str, Any]:
+    layout = {} if table.layout is None else {LAYOUTS.at(table.id): table.layout}
+    return {TABLES.at(table.name): table_document(table), **layout}
 
 
 def _update(known: dict[str, T], kind: Kind[D], documents: dict[str, Any], read: Callable[[D], T]) -> dict[str, T]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tailrace import types
+from tailrace.codec.layouts import Layout
 from tailrace.codec.schema import TableDef
 from tailrace.errors import Corrupt, Unsupported
 from tailrace.plan.nodes import Key, Node, Order, PlanError, from_json, to_json, walk
@@ -41,6 +43,7 @@ class ViewDocument(Document, frozen=True):
     order: tuple[tuple[Count, bool, bool], ...]
     state: Number
     since: Count
+    widths: dict[Number, Count] = {}
 
 
 TABLES: Kind[TableDocument] = Kind("table:", TableDocument)
@@ -53,6 +56,8 @@ class ViewDef:
 
     `root` is the plan of its query; None if only Spark can run the query, and then `reason` says why.
     `state` is 0 until the catalog assigns a number. The view is readable at epochs from `since` on.
+    `widths` has, for each table that its SQL names, the number of columns that the table's layout had: its SQL sees no
+    column that was added later. A table that is not there had its first layout.
     """
 
     name: str
@@ -68,6 +73,13 @@ class ViewDef:
     order: Order = ()
     state: int = 0
     since: int = 0
+    widths: Mapping[int, int] = field(default_factory=dict)
+
+    def known(self, table: TableDef) -> TableDef:
+        """A table with the columns that the view's SQL sees."""
+        if table.layout is None:
+            return table
+        return table.known_at(self.widths.get(table.id, table.layout.first))
 
     @cached_property
     def key_names(self) -> list[str] | None:
@@ -97,12 +109,13 @@ def table_document(table: TableDef) -> TableDocument:
     return TableDocument(table.id, table.name, table.columns, table.key)
 
 
-def table_of(document: TableDocument) -> TableDef:
-    """Reads a table's document. Raises Corrupt if it is inconsistent."""
+def table_of(document: TableDocument, layout: Layout | None) -> TableDef:
+    """Reads a table's document. Raises Corrupt if it is inconsistent, also with the table's layout."""
     where = f"table {document.name!r}"
     _require_columns(where, document.columns)
     _require(where, bool(document.key) and {*document.key} <= {c.name for c in document.columns}, "invalid key")
-    return TableDef(document.id, document.name, document.columns, document.key)
+    _require(where, layout is None or layout.visible == document.columns, "its layout has other columns")
+    return TableDef(document.id, document.name, document.columns, document.key, layout)
 
 
 def view_document(view: ViewDef) -> ViewDocument:
@@ -120,6 +133,7 @@ def view_document(view: ViewDef) -> ViewDocument:
         view.order,
         view.state,
         view.since,
+        dict(view.widths),
     )
 
 
@@ -147,6 +161,7 @@ def view_of(document: ViewDocument) -> ViewDef:
         document.order,
         document.state,
         document.since,
+        document.widths,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,15 +16,17 @@ from tailrace import types
 from tailrace.codec import nested_arrays
 from tailrace.codec.arrays import is_text
 from tailrace.codec.python_values import Misfit, brief, to_value, type_text
-from tailrace.codec.schema import TableDef
 from tailrace.errors import BadKey, BadValue, NullKey, UnknownColumn
+
+if TYPE_CHECKING:
+    from tailrace.codec.schema import TableDef
 
 LONGEST_DECIMAL = 60  # characters
 Rows: TypeAlias = Any  # a sequence of dicts, pa.Table, pa.RecordBatch, or a pandas DataFrame
 
 
 def to_batch(table: TableDef, rows: Rows, columns: Sequence[str] | None = None, first: int = 1) -> pa.RecordBatch:
-    """`rows` as a batch of the given columns (default: all). A column missing from a row becomes NULL.
+    """`rows` as a batch of the given columns (default: all). A column missing from a row gets its default or NULL.
 
     `first` is the number of the first row, for errors.
     """
@@ -48,13 +50,18 @@ def _from_arrow(table: TableDef, rows: pa.Table | pa.RecordBatch, names: list[st
     for name in names:
         kind = table.schema.field(name).type
         if name not in given:
-            arrays.append(pa.nulls(rows.num_rows, kind))
+            arrays.append(_missing(table, name, rows.num_rows))
             continue
         array = rows.column(given[name])
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
         arrays.append(_cast(array, name, kind, first))
     return _to_record_batch(table, arrays, names)
+
+
+def _missing(table: TableDef, name: str, count: int) -> pa.Array:
+    """A column that the rows lack."""
+    return pa.repeat(pa.scalar(table.defaults.get(name), table.schema.field(name).type), count)
 
 
 def _from_pandas(table: TableDef, frame: Any, names: list[str], first: int) -> pa.RecordBatch:
@@ -64,7 +71,7 @@ def _from_pandas(table: TableDef, frame: Any, names: list[str], first: int) -> p
     for name in names:
         kind = table.schema.field(name).type
         if name not in positions:
-            arrays.append(pa.nulls(len(frame), kind))
+            arrays.append(_missing(table, name, len(frame)))
             continue
         series = frame.iloc[:, positions[name]]
         if series.dtype == object:
@@ -145,7 +152,9 @@ def _from_dicts(table: TableDef, rows: Sequence[Mapping[str, Any]], names: list[
                 extra = next(n for n in respelled if n not in expected)
                 raise UnknownColumn(row=first + index, table=table.name, column=extra, columns=", ".join(names))
             dicts[index] = respelled
-    arrays = [array_of([row.get(name) for row in dicts], name, table.schema.field(name).type, first) for name in names]
+    defaults = table.defaults
+    values = [(name, [row.get(name, defaults.get(name)) for row in dicts]) for name in names]
+    arrays = [array_of(cells, name, table.schema.field(name).type, first) for name, cells in values]
     return _to_record_batch(table, arrays, names)
 
 

@@ -216,7 +216,7 @@ class Database:
     def table(self, name: str) -> Table:
         self._check()
         definition = self._catalog.table(name)
-        return Table(self._store, definition, lambda: self._require_table(definition), lambda: admit(self._store))
+        return Table(self._store, definition, lambda: self._newest_table(definition), lambda: admit(self._store))
 
     def view(self, name: str) -> View:
         self._check()
@@ -242,12 +242,12 @@ class Database:
         """Writes to several tables, committed atomically when the `with` block ends."""
         self._check()
         self._store.require(Capability.TRANSACTIONS)
-        return Transaction(self._store, self._catalog.table, self._require_table, lambda: admit(self._store))
+        return Transaction(self._store, self._catalog.table, self._newest_table, lambda: admit(self._store))
 
-    def _require_table(self, definition: TableDef) -> None:
-        """Raises `UnknownName` if the table was dropped, also if a new one has its name."""
+    def _newest_table(self, definition: TableDef) -> TableDef:
+        """The table as it is now. Raises `UnknownName` if it was dropped, also if a new one has its name."""
         self._check()
-        self._catalog.require(definition)
+        return self._catalog.newest(definition)
 
     def tables(self) -> list[str]:
         self._check()

@@ -1,4 +1,4 @@
-"""Executes SQL statements: creates, drops and describes tables and views, and runs queries."""
+"""Executes SQL statements: creates, alters, drops and describes tables and views, and runs queries."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.failed import view_failed
 from tailrace.catalog.pinned import pinned_relations
 from tailrace.catalog.retention import Retention
+from tailrace.database.alter import Alterations
 from tailrace.database.freshness import Freshness, measure_freshness
 from tailrace.database.outcome import Outcome
 from tailrace.database.progress import OnStep, Step, ignore_step
+from tailrace.database.show_create import show_create
 from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, UnknownName
+from tailrace.plan.sql.altering import AddColumns, DropColumn, Rename, RenameColumn, ShowCreate
 from tailrace.plan.sql.statements import (
     CreateTable,
     CreateView,
@@ -109,12 +112,17 @@ class StatementRunner:
                 return _outcome(located, rows=self._name_column(sorted(self._catalog.views)))
             case Describe(name):
                 return _outcome(located, rows=self._describe(name))
+            case ShowCreate() as statement:
+                return _outcome(located, rows=show_create(self._catalog, statement))
             case CreateTable() as statement:
                 return _outcome(located, message=self._create_table(statement))
             case CreateView() as statement:
                 return _outcome(located, message=self._create_view(statement))
             case Drop() as statement:
                 return _outcome(located, message=self._drop(statement))
+            case AddColumns() | DropColumn() | RenameColumn() | Rename() as statement:
+                alterations = Alterations(self._store, self._catalog, self._lock, lambda: self._definer)
+                return _outcome(located, message=alterations.run(statement))
 
     @staticmethod
     def _name_column(names: list[str]) -> pa.Table:
@@ -153,7 +161,7 @@ class StatementRunner:
                 types.arrow(column.type)
             ttl = statement.ttl
             retention = None if ttl is None else Retention(ttl.column, ttl.micros)
-            self._catalog.add_table(statement.name, statement.columns, statement.key, retention)
+            self._catalog.add_table(statement.name, statement.columns, statement.key, statement.defaults, retention)
         return f"created table {statement.name}"
 
     def _exists(self, name: str, if_not_exists: bool) -> bool:
@@ -177,12 +185,24 @@ class StatementRunner:
             if statement.name not in known:
                 return f"discarded the build of view {statement.name}"
         with self._lock.held():
+            if statement.cascade:
+                self._refuse_cascade_into_builds(statement.name)
             if statement.kind == "table":
-                self._catalog.drop_table(statement.name)
+                self._catalog.drop_table(statement.name, cascade=statement.cascade)
             else:
-                self._catalog.drop_view(statement.name)
+                self._catalog.drop_view(statement.name, cascade=statement.cascade)
             self._catalog.clear_leftovers()
         return f"dropped {statement.kind} {statement.name}"
+
+    def _refuse_cascade_into_builds(self, name: str) -> None:
+        """Raises `BeingBuilt` if a build reads the table or view, or a view that would be dropped with it."""
+        dropped = {name, *(v.name for v in self._catalog.readers(name))}
+        for making in self._catalog.builds.values():
+            if not making.failed and any(dropped & {v.name, *v.uses} for v in making.unpublished.views):
+                how = (
+                    f"and reads what this statement would drop; wait until that build ends, or DROP VIEW {making.name}"
+                )
+                raise BeingBuilt(name=making.name, how=how)
 
     # views
 
@@ -352,3 +372,9 @@ def _title(statement: Statement) -> str:
             return f"CREATE MATERIALIZED VIEW {name}"
         case Drop(kind, name):
             return f"DROP {kind.upper()} {name}"
+        case ShowCreate(kind, name):
+            return f"SHOW CREATE {kind.upper()} {name}"
+        case AddColumns(name) | DropColumn(name) | RenameColumn(name):
+            return f"ALTER TABLE {name}"
+        case Rename(kind, name):
+            return f"ALTER {kind.upper()} {name}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pyspark.sql import SparkSession
+from sqlglot import exp
 
 from tailrace import types
+from tailrace.catalog.catalog import views_over
 from tailrace.catalog.definition import ViewDef
 from tailrace.codec.schema import TableDef
 from tailrace.errors import SqlError, Unsupported
@@ -44,6 +47,23 @@ class Names:
     def source(self, name: str) -> TableDef | ViewDef:
         return self.views.get(name) or self.tables[name]
 
+    def known_to(self, view: ViewDef) -> Names:
+        """These names, each table with the columns that the SQL of a view sees."""
+        return replace(self, tables={name: view.known(table) for name, table in self.tables.items()})
+
+    def widths(self, uses: Iterable[str]) -> dict[int, int]:
+        """The number of stored columns of each table among the names that a query uses."""
+        read = (self.tables[name] for name in uses if name not in self.views)
+        return {table.id: max(table.slots, default=-1) + 1 for table in read}
+
+
+class PlannedQuery(NamedTuple):
+    """What the SQL of a view means: its plan and order, its columns, and the names that it uses."""
+
+    built: Built
+    columns: tuple[Column, ...]
+    uses: tuple[str, ...]
+
 
 class ViewDefiner:
     """Defines views. Spark analyzes each query over empty temporary views that have the columns of the real ones."""
@@ -56,8 +76,11 @@ class ViewDefiner:
     def define(self, names: Names, statement: CreateView) -> ViewDef:
         """The definition of a view. A query that deltas cannot maintain is recomputed, if the policy allows that."""
         try:
-            (root, order), columns, uses = self._plan(names, statement)
-            key = smallest_key(root, Types(SparkTyper(self._spark)))
+            (built, order), columns, uses = self.plan(names, statement.query, statement.query_sql)
+            planned_views = [v.plan.logical for v in names.views.values() if v.plan is not None]
+            types_of = Types(SparkTyper(self._spark))
+            root = reuse(built, planned_views, types_of)
+            key = smallest_key(root, types_of)
         except SqlError as error:
             if statement.refresh == "incremental":
                 raise self._with_alternative(names, statement, error) from None
@@ -67,9 +90,8 @@ class ViewDefiner:
             _require_deterministic(names, statement, uses)
         place = recomputable.recomputed_place(columns, key) if is_full else view_place(root, key)
         policy = (statement.refresh, FULL_REQUESTED if is_full else "")
-        return ViewDef(
-            statement.name, statement.query_sql, root, columns, key, place, uses, tables(root), *policy, order
-        )
+        definition = (statement.name, statement.query_sql, root, columns, key, place, uses, tables(root), *policy)
+        return ViewDef(*definition, order, widths=names.widths(uses))
 
     def redefine(self, names: Names, statement: CreateView) -> list[ViewDef]:
         """The new definition of an existing view, then those of all views over it, each after the views it reads.
@@ -78,7 +100,7 @@ class ViewDefiner:
         Raises `SqlError` if one of them does not fit the new definition.
         """
         views = dict(names.views)
-        dependants = _views_over(views, statement.name)
+        dependants = views_over(views, statement.name)
         new = self.define(names, statement)
         if cycle := {statement.name, *dependants} & set(new.uses):
             through = "" if statement.name in cycle else f", through {min(cycle)!r}"
@@ -90,7 +112,7 @@ class ViewDefiner:
             old = views[name]
             old_statement = CreateView(name, old.sql, parse_query(old.sql), False, True, old.refresh)
             try:
-                definitions.append(self.define(replace(names, views=views), old_statement))
+                definitions.append(self.define(replace(names, views=views).known_to(old), old_statement))
             except SqlError as error:
                 message = (
                     f"the new definition of {statement.name!r} does not fit view {name!r}, which reads it."
@@ -99,8 +121,8 @@ class ViewDefiner:
                 raise SqlError(message=message, view=name) from error
         return definitions
 
-    def _plan(self, names: Names, statement: CreateView) -> tuple[Built, tuple[Column, ...], tuple[str, ...]]:
-        """The plan, the columns as Spark names and types them, and the names of the tables and views that are read."""
+    def plan(self, names: Names, query: exp.Expr, sql: str) -> PlannedQuery:
+        """The plan of a query, before it is fitted to the states of other views. Spark names and types the columns."""
         uses: set[str] = set()
 
         def relation(name: str) -> Node | None:
@@ -113,27 +135,25 @@ class ViewDefiner:
                     raise Unsupported(construct=f"reading view {name!r}", reason=reason)
             elif name in names.tables:
                 table = names.tables[name]
-                all_columns = tuple(range(len(table.columns)))
-                node = Scan(name, table.id, table.columns, table.positions, all_columns, names.colocated)
+                node = Scan(name, table.id, table.stored, table.positions, table.slots, names.colocated)
             else:
                 return None
             uses.add(name)
             return node
 
         typer = SparkTyper(self._spark)
-        built = build_view(statement.query, relation, typer)
-        planned_views = [v.plan.logical for v in names.views.values() if v.plan is not None]
-        root = reuse(rewrite(built.node, typer), planned_views, Types(typer))
-        columns = self._analyze(names, statement.query_sql, tuple(uses))
+        built = build_view(query, relation, typer)
+        root = rewrite(built.node, typer)
+        columns = self.analyze(names, sql, tuple(uses))
         _require_same_columns(columns, root.columns)
-        return Built(root, built.order), columns, tuple(sorted(uses))
+        return PlannedQuery(Built(root, built.order), columns, tuple(sorted(uses)))
 
     def _define_recomputed(self, names: Names, statement: CreateView, error: SqlError) -> ViewDef:
         """The definition of a view that only Spark can run. `error` says why it has no plan."""
         uses = tuple(sorted(recomputable.relations(statement.query, {*names.tables, *names.views})))
         _require_deterministic(names, statement, uses)
         try:
-            columns = self._analyze(names, statement.query_sql, uses)
+            columns = self.analyze(names, statement.query_sql, uses)
         except SqlError:
             if isinstance(error, Unsupported):
                 raise
@@ -145,9 +165,8 @@ class ViewDefiner:
         table_ids = frozenset().union(*(s.tables if isinstance(s, ViewDef) else {s.id} for s in sources))
         place = recomputable.recomputed_place(columns, None)
         why = str(error) if statement.refresh == "auto" else FULL_REQUESTED
-        return ViewDef(
-            statement.name, statement.query_sql, None, columns, None, place, uses, table_ids, statement.refresh, why
-        )
+        definition = (statement.name, statement.query_sql, None, columns, None, place, uses, table_ids)
+        return ViewDef(*definition, statement.refresh, why, widths=names.widths(uses))
 
     def _with_alternative(self, names: Names, statement: CreateView, error: SqlError) -> SqlError:
         """The error of a query that deltas cannot maintain; it mentions refresh = 'auto' if that accepts the query."""
@@ -160,7 +179,7 @@ class ViewDefiner:
             return error
         return type(error)(**{**error.data, part: f"{error.data[part]}; {RECOMPUTED}"})
 
-    def _analyze(self, names: Names, sql: str, uses: tuple[str, ...]) -> tuple[Column, ...]:
+    def analyze(self, names: Names, sql: str, uses: tuple[str, ...]) -> tuple[Column, ...]:
         """A query's columns as Spark names and types them."""
         try:
             schema = self._session_with(names, uses).sql(sql).schema
@@ -201,19 +220,3 @@ def _require_same_columns(spark_columns: tuple[Column, ...], plan_columns: tuple
 def _require_deterministic(names: Names, statement: CreateView, uses: tuple[str, ...]) -> None:
     columns = {c.name.lower() for name in uses for c in names.source(name).columns}
     recomputable.require_deterministic(statement.query, columns)
-
-
-def _views_over(views: Mapping[str, ViewDef], name: str) -> list[str]:
-    """The views that read a view, directly or indirectly, each after those it reads."""
-    names: list[str] = []
-
-    def visit(below: str) -> None:
-        for view in views.values():
-            if below in view.uses:
-                if view.name in names:
-                    names.remove(view.name)
-                names.append(view.name)
-                visit(view.name)
-
-    visit(name)
-    return names

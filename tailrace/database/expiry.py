@@ -22,6 +22,7 @@ from msgspec import structs
 from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.retention import EXPIRIES, RETENTIONS, Expiry, Retention
 from tailrace.codec.schema import TableDef
+from tailrace.errors import TableAltered
 from tailrace.store.base import Change, Store
 
 STEP = 50_000  # rows that one step reads
@@ -69,20 +70,25 @@ class ExpiredRows:
         return bool(state.node or state.after)
 
     def _delete_expired(self, table: TableDef, rule: Retention, node: int, after: bytes, end: bytes | None) -> int:
-        names = [c.name for c in table.columns]
+        names = [c.name for c in table.stored]
+        if rule.column not in names:  # renamed after `rule` was read
+            return 0
         positions = [*table.positions, names.index(rule.column)]
         limit, deleted = self._clock() - rule.length, 0
         for batch in self._store.rows(table, node, None, positions, after=after, upto=end):
             mask = _is_expired(batch.column(batch.num_columns - 1), limit)
             keys = batch.filter(pa.array(mask)).select(list(range(len(table.positions)))).rename_columns(table.key)
             for start in range(0, keys.num_rows, BATCH):
-                deleted += self._delete(table, rule, keys.slice(start, BATCH), limit)
+                try:
+                    deleted += self._delete(table, rule, keys.slice(start, BATCH), limit)
+                except TableAltered:  # the next pass knows the new columns
+                    return deleted
         return deleted
 
     def _delete(self, table: TableDef, rule: Retention, keys: pa.RecordBatch, limit: int) -> int:
         """Deletes the rows under these keys that are expired, unless they change before the transaction."""
         encoded = self._store.key_limit.shorten(table.keys.encode(table.key_columns(keys), keys.num_rows))
-        rows = table.decode(list(self._store.get(table, encoded.to_pylist()).values()))
+        rows = table.to_visible(table.decode_if_known(list(self._store.get(table, encoded.to_pylist()).values())))
         expired = rows.filter(pa.array(_is_expired(rows.column(rule.column), limit)))
         return self._store.write([Change(table, "remove", expired)]).operations if expired.num_rows else 0
 

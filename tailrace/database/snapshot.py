@@ -122,27 +122,32 @@ class Snapshot:
         with self._guard:
             past = self._pasts.setdefault(table.id, Past(self._require_pin().cut))
             rows = self._store.get(table, keys, past)
-        self._require_table(table)
+        self._find_newest(table)  # rows are missing if the table was dropped meanwhile
         return rows
 
-    def _require_table(self, table: TableDef) -> None:
-        """Raises `UnknownName` if the table was dropped: its rows are deleted for snapshots, too."""
+    def _find_newest(self, table: TableDef) -> TableDef:
+        """The newest definition, which decodes every row. Raises `UnknownName` if the table was dropped.
+
+        The rows of a dropped table are deleted for snapshots, too.
+        """
         self._require_pin()
-        self._catalog.require(table)
+        return self._catalog.newest(table)
 
 
 class SnapshotTable(TableReads):
-    """A table at the cut of a snapshot."""
+    """A table at the cut of a snapshot, with the columns that it had then."""
+
+    _follows = False
 
     def __init__(self, snapshot: Snapshot, definition: TableDef) -> None:
         cut = snapshot._require_pin().cut
-        super().__init__(snapshot._store, definition, lambda: snapshot._require_table(definition), cut)
+        super().__init__(snapshot._store, definition, lambda: snapshot._find_newest(definition), cut)
         self._snapshot = snapshot
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows, a batch at a time."""
         yield from super().batches()
-        self._require_readable()  # rows are incomplete if the table was dropped during the scan
+        self._current()  # raises: rows are incomplete if the table was dropped during the scan
 
-    def _rows_by_key(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        return self._snapshot._rows_by_key(self._def, keys)
+    def _rows_by_key(self, table: TableDef, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        return self._snapshot._rows_by_key(table, keys)

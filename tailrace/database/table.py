@@ -9,20 +9,36 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from tailrace import types
 from tailrace.codec.convert import Rows, array_of, key_values, to_batch
 from tailrace.codec.schema import TableDef
-from tailrace.errors import Corrupt, NullKey
+from tailrace.database.altered import write_current
+from tailrace.errors import NullKey, TableAltered
 from tailrace.store.base import Change, Cut, Store, Written
 from tailrace.types import Column
 
 W = TypeVar("W")
+FindNewest = Callable[[], TableDef]
 
 
 class TableSchema:
-    """A table's name, primary key and columns."""
+    """A table's name, primary key and columns.
 
-    def __init__(self, definition: TableDef) -> None:
-        self._def = definition
+    `find_newest` returns the newest definition of the table (default: `definition`). It raises if the table may no
+    longer be used: it was dropped, or the database or snapshot is closed.
+    """
+
+    _follows = True  # whether the definition follows ALTER TABLE
+
+    def __init__(self, definition: TableDef, find_newest: FindNewest | None) -> None:
+        self._def, self._find_newest = definition, find_newest or (lambda: definition)
+
+    def _current(self) -> TableDef:
+        """The definition to use now. Raises if the table may no longer be used."""
+        newest = self._find_newest()
+        if self._follows:
+            self._def = newest
+        return self._def
 
     @property
     def name(self) -> str:
@@ -31,79 +47,80 @@ class TableSchema:
     @property
     def key(self) -> list[str]:
         """The names of the primary key's columns."""
-        return list(self._def.key)
+        return list(self._current().key)
 
     @property
     def columns(self) -> list[Column]:
-        return list(self._def.columns)
+        return list(self._current().columns)
 
     @property
     def schema(self) -> pa.Schema:
-        return self._def.schema
+        return self._current().schema
 
     @property
-    def _key_columns(self) -> list[Column]:
-        return [self._def.columns[p] for p in self._def.positions]
+    def defaults(self) -> dict[str, Any]:
+        """The values of columns that a new row lacks, where they are not NULL."""
+        return dict(self._current().defaults)
 
-    def _key_batch(self, keys: Sequence[Any]) -> pa.RecordBatch:
-        rows = [key_values(self.name, self._key_columns, key) for key in keys]
-        arrays = [
-            array_of([row[i] for row in rows], c.name, self.schema.field(c.name).type)
-            for i, c in enumerate(self._key_columns)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, names=list(self._def.key))
+
+def _key_batch(table: TableDef, keys: Sequence[Any]) -> pa.RecordBatch:
+    rows = [key_values(table.name, table.key_schema, key) for key in keys]
+    arrays = [array_of([row[i] for row in rows], c.name, types.arrow(c.type)) for i, c in enumerate(table.key_schema)]
+    return pa.RecordBatch.from_arrays(arrays, names=list(table.key))
 
 
 class TableReads(TableSchema):
-    """Reads of a table: the newest rows, or those at `cut`.
-
-    `require_readable` raises if the table may no longer be read: it was dropped, or the database or snapshot is closed.
-    """
+    """Reads of a table: the newest rows, or those at `cut`."""
 
     def __init__(
-        self,
-        store: Store,
-        definition: TableDef,
-        require_readable: Callable[[], None] = lambda: None,
-        cut: Cut | None = None,
+        self, store: Store, definition: TableDef, find_newest: FindNewest | None = None, cut: Cut | None = None
     ) -> None:
-        super().__init__(definition)
-        self._store, self._require_readable, self._cut = store, require_readable, cut
+        super().__init__(definition, find_newest)
+        self._store, self._cut = store, cut
 
     def get(self, key: Any) -> dict[str, Any] | None:
         """The row under a key (a tuple if composite), or None."""
-        values = key_values(self.name, self._key_columns, key)
-        encoded = self._store.key_limit.shorten_one(self._def.keys.encode_one(values))
-        rows = self._rows_by_key([encoded])
+        table = self._current()
+        values = key_values(table.name, table.key_schema, key)
+        encoded = self._store.key_limit.shorten_one(table.keys.encode_one(values))
+        rows = self._rows_by_key(table, [encoded])
         if encoded not in rows:
             return None
         try:
-            return self._def.rows.decode_one(rows[encoded])
-        except Corrupt as error:
-            raise Corrupt(where=f"a row of table {self.name!r}", reason=error.reason) from error
+            return table.decode_one_if_known(rows[encoded])
+        except TableAltered:  # after `_current`
+            row: dict[str, Any] = self._decode(table, [rows[encoded]]).to_pylist()[0]
+            return row
 
     def get_many(self, keys: Sequence[Any]) -> pa.Table:
         """The rows under these keys, in the order of the keys. Missing keys are skipped."""
-        batch = self._key_batch(keys)
-        encoded_keys = self._def.keys.encode(self._def.key_columns(batch), batch.num_rows)
+        table = self._current()
+        batch = _key_batch(table, keys)
+        encoded_keys = table.keys.encode(table.key_columns(batch), batch.num_rows)
         stored_keys = self._store.key_limit.shorten(encoded_keys).to_pylist()
-        rows = self._rows_by_key(stored_keys)
-        return pa.Table.from_batches([self._def.decode([rows[k] for k in stored_keys if k in rows])])
+        rows = self._rows_by_key(table, stored_keys)
+        return pa.Table.from_batches([self._decode(table, [rows[k] for k in stored_keys if k in rows])])
 
     def scan(self) -> pa.Table:
         """All rows, in no particular order."""
-        return pa.Table.from_batches(self.batches(), schema=self.schema)
+        batches = list(self.batches())
+        return pa.Table.from_batches(batches, schema=batches[0].schema if batches else self.schema)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows, a batch at a time."""
-        self._require_readable()
-        all_columns = range(len(self._def.columns))
+        table = self._current()
         for node in range(self._store.nodes):
-            yield from self._store.rows(self._def, node, self._cut, all_columns)
+            yield from self._store.rows(table, node, self._cut, table.slots)
 
-    def _rows_by_key(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        self._require_readable()
-        return self._store.get(self._def, keys)
+    def _rows_by_key(self, table: TableDef, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        return self._store.get(table, keys)
+
+    def _decode(self, table: TableDef, rows: list[bytes]) -> pa.RecordBatch:
+        """The columns of rows that may have been written after an ALTER TABLE that the definition does not know."""
+        try:
+            return table.to_visible(table.decode_if_known(rows))
+        except TableAltered:
+            return table.to_visible(self._find_newest().decode(rows))
 
 
 class TableWrites(TableSchema, ABC, Generic[W]):
@@ -113,7 +130,7 @@ class TableWrites(TableSchema, ABC, Generic[W]):
     def _write(self, changes: list[Change]) -> W: ...
 
     def put(self, row: Mapping[str, Any]) -> W:
-        """Insert or replace one row. Omitted columns become NULL."""
+        """Insert or replace one row. An omitted column gets its default, or NULL if it has none."""
         return self.put_many([row])
 
     def put_many(self, rows: Rows) -> W:
@@ -121,8 +138,9 @@ class TableWrites(TableSchema, ABC, Generic[W]):
 
         A Spark DataFrame is read a batch at a time; its rows are held in memory until the last one is written.
         """
-        batches = _spark_batches(rows, self._def) if _is_spark_frame(rows) else [to_batch(self._def, rows)]
-        return self._write([Change(self._def, "put", batch) for batch in batches])
+        table = self._current()
+        batches = _spark_batches(rows, table) if _is_spark_frame(rows) else [to_batch(table, rows)]
+        return self._write([Change(table, "put", batch) for batch in batches])
 
     def update(self, row: Mapping[str, Any]) -> W:
         """Change only the given columns of one row. Raises `NoSuchRow` if its key does not exist."""
@@ -130,17 +148,17 @@ class TableWrites(TableSchema, ABC, Generic[W]):
 
     def update_many(self, rows: Sequence[Mapping[str, Any]]) -> W:
         """Partial updates, applied atomically. Rows may give different columns."""
-        changes, first = [], 1
+        changes, table, first = [], self._current(), 1
         # Only adjacent rows with the same columns are grouped: the order of updates is kept, and the last one wins.
         for _, run in groupby(rows, key=lambda row: sorted(map(str, row))):
             group = list(run)
-            names = [n for n in self._def.schema.names if n.lower() in {str(c).lower() for c in group[0]}]
-            for key in self._def.key:
+            names = [n for n in table.schema.names if n.lower() in {str(c).lower() for c in group[0]}]
+            for key in table.key:
                 if key not in names:
-                    raise NullKey(row=first, column=key, table=self.name)
-            batch = to_batch(self._def, group, names, first)
+                    raise NullKey(row=first, column=key, table=table.name)
+            batch = to_batch(table, group, names, first)
             first += len(group)
-            changes.append(Change(self._def, "update", batch))
+            changes.append(Change(table, "update", batch))
         return self._write(changes)
 
     def delete(self, key: Any) -> W:
@@ -149,7 +167,8 @@ class TableWrites(TableSchema, ABC, Generic[W]):
 
     def delete_many(self, keys: Sequence[Any]) -> W:
         """Delete rows atomically. Missing keys are skipped."""
-        return self._write([Change(self._def, "delete", self._key_batch(keys))])
+        table = self._current()
+        return self._write([Change(table, "delete", _key_batch(table, keys))])
 
 
 def _is_spark_frame(rows: Any) -> bool:
@@ -174,13 +193,12 @@ class Table(TableReads, TableWrites[Written]):
         self,
         store: Store,
         definition: TableDef,
-        require_readable: Callable[[], None] = lambda: None,
+        find_newest: FindNewest | None = None,
         admit: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(store, definition, require_readable)
+        super().__init__(store, definition, find_newest)
         self._admit = admit
 
     def _write(self, changes: list[Change]) -> Written:
-        self._require_readable()
         self._admit()
-        return self._store.write(changes)
+        return write_current(self._store, changes, lambda table: self._find_newest())

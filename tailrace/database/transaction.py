@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from tailrace.codec.schema import TableDef
+from tailrace.database.altered import write_current
 from tailrace.database.table import TableReads, TableWrites
 from tailrace.errors import Ended, StoreError
 from tailrace.store.base import Change, Store, Written
@@ -28,11 +29,11 @@ class Transaction:
         self,
         store: Store,
         find_table: Callable[[str], TableDef],
-        require_table: Callable[[TableDef], None],
+        find_newest: Callable[[TableDef], TableDef],
         admit: Callable[[], None],
     ) -> None:
         self._store, self._admit = store, admit
-        self._find_table, self._require_table = find_table, require_table
+        self._find_table, self._find_newest = find_table, find_newest
         self._changes: list[Change] = []
         self._written: Written | None = None
         self._entered = self._ended = False
@@ -59,9 +60,9 @@ class Transaction:
         self._ended = True
         if kind is None:
             for table in {change.table for change in self._changes}:
-                self._require_table(table)
+                self._find_newest(table)
             self._admit()
-            self._written = self._store.write(self._changes)
+            self._written = write_current(self._store, self._changes, self._find_newest)
         self._changes = []
 
     def _require_open(self) -> None:
@@ -79,9 +80,8 @@ class TransactionTable(TableReads, TableWrites[None]):
     """A table inside a transaction. Writes are collected; reads see only committed rows."""
 
     def __init__(self, transaction: Transaction, definition: TableDef) -> None:
-        super().__init__(transaction._store, definition, lambda: transaction._require_table(definition))
+        super().__init__(transaction._store, definition, lambda: transaction._find_newest(definition))
         self._transaction = transaction
 
     def _write(self, changes: list[Change]) -> None:
-        self._require_readable()
         self._transaction._add(changes)

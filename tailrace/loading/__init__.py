@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tailrace.codec.layouts import Layout
 from tailrace.codec.schema import TableDef
+from tailrace.codec.text import format_cell
 from tailrace.database.table import Table
 from tailrace.errors import BadFile
 from tailrace.loading import delimited, lines, parquet
@@ -63,7 +65,8 @@ def load(
 ) -> int:
     """Puts the rows of all files into a table, or none if a file is broken. Returns the number of rows."""
     files = [_File(Path(p), options or Options()) for p in paths]
-    definition = TableDef(0, table.name, tuple(table.columns), tuple(table.key))
+    columns, defaults = tuple(table.columns), {name: format_cell(value) for name, value in table.defaults.items()}
+    definition = TableDef(0, table.name, columns, tuple(table.key), Layout.of(columns, defaults))
     report = progress or (lambda _: None)
     buffered = _check(files, definition, report)
     rows = 0

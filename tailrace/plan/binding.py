@@ -16,8 +16,10 @@ class BoundQuery:
 
     @property
     def tables(self) -> dict[int, TableDef]:
-        """All tables that it reads, directly or through views, by id."""
+        """All tables that it reads, directly or through views, by id; each with all columns that are known below."""
         tables: dict[int, TableDef] = {}
         for _, source in self.reads:
-            tables.update(source.tables if isinstance(source, BoundQuery) else {source.id: source})
+            for number, table in (source.tables if isinstance(source, BoundQuery) else {source.id: source}).items():
+                if number not in tables or len(table.columns) > len(tables[number].columns):
+                    tables[number] = table
         return tables

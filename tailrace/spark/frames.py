@@ -36,7 +36,7 @@ def frame(spark: SparkSession, partitions: int, read: Callable[[int], Batches], 
 
 def table_rows(spark: SparkSession, store: Store, table: TableDef, cut: Cut) -> DataFrame:
     """A table's rows at a cut, under its own column names. For queries and verification."""
-    positions, ref = tuple(range(len(table.columns))), store.ref
+    positions, ref = table.slots, store.ref
 
     def read(node: int) -> Batches:
         return ref.open().rows(table, node, cut, positions)
@@ -50,11 +50,13 @@ def query_rows(spark: SparkSession, store: Store, query: BoundQuery, cut: Cut, t
 
     It replaces temporary views of `spark`: use a new session.
     """
+    frames = []
     for name, source in query.reads:
         if isinstance(source, BoundQuery):
-            rows = query_rows(spark, store, source, cut, time)
+            frames.append((name, query_rows(spark, store, source, cut, time)))
         else:
-            rows = table_rows(spark, store, source, cut)
+            frames.append((name, table_rows(spark, store, source, cut)))
+    for name, rows in frames:  # after all of them: the SQL of a view may know fewer columns of the same table
         rows.createOrReplaceTempView(types.quoted(name))
     return spark.sql(at_time(query.sql, time))
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
 
+from tailrace.codec.layouts import Layout
 from tailrace.codec.schema import TableDef
 from tailrace.errors import NotCapable
 from tailrace.store.documents import Changes, Count, Kind
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     from tailrace.store.locks import Holder, LockName
 
 T = TypeVar("T")
+
+LAYOUTS: Kind[Layout] = Kind("layout:", Layout)
+"""The layout of each table whose columns were changed or have defaults, by table id.
+
+A store decodes rows by it and refuses writes that were made for another version, both in the transaction of the read or
+write. So a process whose catalog is out of date neither misreads a row nor writes one in a wrong layout.
+"""
 
 
 class Position(NamedTuple):
@@ -271,7 +279,10 @@ class Store(ABC):
 
     @abstractmethod
     def write(self, changes: Sequence[Change]) -> Written:
-        """Writes the rows and log entries of all changes in one transaction, which no cut splits."""
+        """Writes the rows and log entries of all changes in one transaction, which no cut splits.
+
+        Raises `TableAltered`, and writes nothing, if the layout of a table has another version by now.
+        """
 
     @abstractmethod
     def get(self, table: TableDef, keys: Sequence[bytes], past: Past | None = None) -> dict[bytes, bytes]:
@@ -296,7 +307,7 @@ class Store(ABC):
         after: bytes = b"",
         upto: bytes | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """A node's rows of a table, the newest or those at a cut; `columns` are positions.
+        """A node's rows of a table, the newest or those at a cut; `columns` are stored positions.
 
         Returns rows with after < encoded key <= upto. Raises `OffsetGap` if the log after the cut was trimmed.
         """
@@ -313,7 +324,7 @@ class Store(ABC):
     def deltas(
         self, table: TableDef, node: int, start: Cut, end: Cut, columns: Sequence[int], size: int = 200_000
     ) -> Iterator[pa.RecordBatch]:
-        """A node's delta of a table between two cuts: the chosen columns and `_weight`."""
+        """A node's delta of a table between two cuts: the columns at stored positions, and `_weight`."""
 
     @abstractmethod
     def history(

@@ -13,6 +13,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from tailrace import types
 from tailrace.delta import column
 from tailrace.plan.binding import BoundQuery
 from tailrace.plan.nodes import (
@@ -53,7 +54,7 @@ def planned_rows(spark: SparkSession, store: Store, root: Node, query: BoundQuer
 class Planned:
     """Computes plan nodes over tables at a time (microseconds since 1970).
 
-    `tables` has each table by name, as a frame with all of its columns.
+    `tables` has each table by name, as a frame with its own column names.
     """
 
     def __init__(self, spark: SparkSession, tables: Mapping[str, DataFrame], time: int) -> None:
@@ -63,8 +64,7 @@ class Planned:
         """The node's relation, with columns named `_0`, `_1`, ..."""
         match node:
             case Scan():
-                rows = _renamed(self._tables[node.table])
-                return _renamed(rows.select(*(column(p) for p in node.positions)))
+                return _renamed(self._tables[node.table].select(*(types.quoted(c.name) for c in node.columns)))
             case OneRow():
                 return self._spark.range(1).select()
             case Generate():

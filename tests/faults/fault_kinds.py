@@ -165,6 +165,39 @@ def table(bench: Bench, rng: random.Random) -> str:
     return f"DROP TABLE killed at {point}"
 
 
+def schema(bench: Bench, rng: random.Random) -> str:
+    """Columns come, go and change their names, and so do a table and a view, while writers write and epochs run.
+
+    Writes that name a column or table that has another name just then fail. One ALTER is killed; all or nothing of it
+    happened.
+    """
+    name, point = rng.choice("ab"), rng.choice(["catalog.change", "catalog.changed"])
+    bench.settle()  # a build refuses to have its tables renamed
+    bench.write(rng, 10, 30)
+    bench.arm(point, "kill")
+    add = f"ALTER TABLE {name} ADD COLUMN extra STRING DEFAULT 'x{rng.randrange(100)}'"
+    script = "import sys, tailrace; tailrace.open(sys.argv[1]).sql(sys.argv[2])"
+    env = {**bench.child_environment(), "TAILRACE_FAULTS": str(bench.faults)}
+    assert subprocess.run([sys.executable, "-c", script, str(bench.store), add], env=env).returncode == -signal.SIGKILL
+    columns = [c.name for c in bench.db.table(name).columns]
+    assert columns == ["id", "g", "v"] + ["extra"] * (point == "catalog.changed")
+    renamings = [
+        (f"ALTER TABLE {name} RENAME COLUMN v TO w", f"ALTER TABLE {name} RENAME COLUMN w TO v"),
+        (f"ALTER TABLE {name} RENAME TO moved", f"ALTER TABLE moved RENAME TO {name}"),
+        ("ALTER VIEW best RENAME TO better", "ALTER VIEW better RENAME TO best"),
+    ]
+    there, back = rng.choice(renamings)
+    for statement in (
+        add.replace("COLUMN", "COLUMN IF NOT EXISTS"),
+        there,
+        back,
+        f"ALTER TABLE {name} DROP COLUMN extra",
+    ):
+        bench.db.sql(statement)
+        bench.write(rng)
+    return f"{there.removeprefix('ALTER ')}, and ADD COLUMN killed at {point}"
+
+
 def full_disk(bench: Bench, rng: random.Random) -> str:
     """The disk is full (files cannot grow) for the driver, its workers or a writer."""
     who = rng.choice(["driver", "workers", "writer"])
@@ -311,6 +344,7 @@ KINDS = [
     Kind(writer_at_any_time, 2),
     Kind(build, 2),
     Kind(table, 1),
+    Kind(schema, 2),
     Kind(full_disk, 3),
     Kind(damaged_entry, 3),
     Kind(second_runner, 1),

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tailrace.codec.layouts import Layout, StoredColumn
 from tailrace.codec.schema import TableDef
 from tailrace.database.table import Table
 from tailrace.errors import (
@@ -25,9 +26,10 @@ from tailrace.errors import (
     OlderFormat,
     SnapshotGone,
     StoreFull,
+    TableAltered,
     UnknownColumn,
 )
-from tailrace.store.base import Cut, Past, Store, Write
+from tailrace.store.base import LAYOUTS, Change, Cut, Past, Store, Write
 from tailrace.store.documents import Kind
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import LmdbStore
@@ -72,6 +74,48 @@ def test_put_get_scan(store: Store) -> None:
     items.put_many([{"id": 2, "v": 5}, {"id": 3, "v": 6}, {"id": 2, "v": 7}])
     assert rows_at(store, None) == [(1, "x", None), (2, None, 7), (3, None, 6)]
     assert items.get_many([3, 9, 1]).to_pylist() == [items.get(3), items.get(1)]
+
+
+def altered(store: Store, table: TableDef, layout: Layout) -> TableDef:
+    store.change_documents({LAYOUTS.at(table.id): layout})
+    return table.with_layout(layout)
+
+
+def test_a_table_whose_layout_grows(store: Store) -> None:
+    """Old rows and log entries have the defaults of new columns. Reads by an old definition see what it knows."""
+    start = store.newest_cut()
+    Table(store, ITEMS).put_many([{"id": 1, "tag": "x", "v": 1}, {"id": 2, "tag": "y", "v": 2}])
+    middle = store.newest_cut()
+    grown = altered(store, ITEMS, Layout.of(ITEMS.columns).added((StoredColumn("w", "int", "7"),)))
+    Table(store, grown).put_many([{"id": 2, "tag": "z", "v": 3, "w": 8}, {"id": 3}])
+    end = store.newest_cut()
+    assert rows_at(store, None, grown) == [(1, "x", 1, 7), (2, "z", 3, 8), (3, None, None, 7)]
+    assert rows_at(store, middle, grown) == [(1, "x", 1, 7), (2, "y", 2, 7)]
+    assert rows_at(store, None) == [(1, "x", 1), (2, "z", 3), (3, None, None)]
+    assert rows_at(store, middle) == [(1, "x", 1), (2, "y", 2)]
+    assert delta(store, start, end, grown)[:2] == [(1, "x", 1, 7, 1), (2, "y", 2, 7, -1)]
+    assert len(delta(store, start, end)) == len(delta(store, start, end, grown)) == 5
+    changes = [b for n in range(store.nodes) for _, _, b in store.history({1: ITEMS}, n, start, end)]
+    assert {tuple(b.schema.names) for b in changes} == {("id", "tag", "v", "_weight")}
+    key = ITEMS.keys.encode_one([2])
+    assert grown.decode_one_if_known(store.get(ITEMS, [key], Past(middle))[key])["w"] == 7
+
+
+def test_a_write_for_another_layout_is_refused(store: Store) -> None:
+    row = pa.RecordBatch.from_pylist([{"id": 1, "tag": "x", "v": 1}], schema=ITEMS.schema)
+    layout = Layout.of(ITEMS.columns).changed(1, name="label")
+    renamed = altered(store, ITEMS, layout)
+    for change in (Change(ITEMS, "put", row), Change(ITEMS, "delete", row.select(["id"]))):
+        with pytest.raises(TableAltered, match="'items'"):
+            store.write([change])
+    assert store.newest_cut().transaction == 0
+    Table(store, renamed).put({"id": 1, "label": "x"})
+    dropped = altered(store, ITEMS, layout.changed(1, dropped=True))
+    with pytest.raises(TableAltered):
+        store.write([Change(renamed, "put", row.rename_columns(["id", "label", "v"]))])
+    Table(store, dropped).update({"id": 1, "v": 5})
+    assert Table(store, dropped).get(1) == {"id": 1, "v": 5}
+    assert rows_at(store, None) == [(1, None, 5)]
 
 
 def test_update_is_partial_and_needs_the_row(store: Store) -> None:

@@ -50,9 +50,9 @@ ROWS = [
 BATCH = pa.RecordBatch.from_pylist(ROWS, TABLE.schema)
 IMAGES = log.build_delta(TABLE, BATCH.slice(0, 10), BATCH)
 ENTRIES = [
-    log.encode(7, 40, 3, IMAGES),
-    log.encode(7, 1, 1, IMAGES.slice(0, 1)),
-    log.encode(7, 1, 1, IMAGES.slice(0, 0)),
+    log.encode(TABLE, 40, 3, IMAGES),
+    log.encode(TABLE, 1, 1, IMAGES.slice(0, 1)),
+    log.encode(TABLE, 1, 1, IMAGES.slice(0, 0)),
 ]
 
 
@@ -103,10 +103,11 @@ def test_damaged_weights(entries: list[bytes]) -> None:
 @crafted
 @given(damaged(TABLE.rows.encode(BATCH).to_pylist()))
 def test_a_damaged_row(row: bytes) -> None:
-    whole, one = survives(lambda: TABLE.decode([row])), survives(lambda: TABLE.rows.decode_one(row))
+    whole, one = survives(lambda: TABLE.rows.decode([row])), survives(lambda: TABLE.rows.decode_one(row))
     assert isinstance(whole, Corrupt) == isinstance(one, Corrupt)
+    named = survives(lambda: TABLE.decode([row]))
     if isinstance(whole, Corrupt):
-        assert whole.where == "a row of table 'goods'"
+        assert named.where == "a row of table 'goods'"
 
 
 def test_dates_outside_the_range_of_python() -> None:

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from tailrace.delta import column
 from tailrace.errors import SqlError
+from tailrace.plan.build.followed import note_reference
 from tailrace.plan.expressions import operand, with_fields
 from tailrace.plan.nodes import Node
 from tailrace.plan.outer import Outer
@@ -86,9 +87,9 @@ class Scope:
             qualified_name = first.name.lower(), rest[0].name.lower()
             qualified = [e for e in self.entries if (e.qualifier, e.name.lower()) == qualified_name]
             if qualified:
-                return self._require_single(qualified, node), rest[1:]
+                return note_reference(self._require_single(qualified, node), rest[0]), rest[1:]
         candidates = self.visible(first.name)
-        return (self._require_single(candidates, node), rest) if candidates else None
+        return (note_reference(self._require_single(candidates, node), first), rest) if candidates else None
 
     def _require_single(self, candidates: list[Entry], node: exp.Column) -> Entry:
         if len(candidates) > 1:

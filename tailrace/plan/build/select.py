@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from tailrace.errors import SqlError
 from tailrace.plan.build.context import Environment, Relation, Relations
+from tailrace.plan.build.followed import note_star
 from tailrace.plan.build.generators import (
     apply_generators,
     has_generator,
@@ -231,6 +232,7 @@ def _expand_star(tree: exp.Expr, scope: Scope) -> list[Item]:
     star = tree if isinstance(tree, exp.Star) else tree.this
     qualifier = None if tree is star else tree.args.get("table")
     entries = scope.star(qualifier)
+    note_star(tree, entries)
     excluded = star.args.get("except_") or ()
     for item in excluded:
         if all(e.name.lower() != item.name.lower() for e in entries):

@@ -1,17 +1,28 @@
-"""Parses the column list of CREATE TABLE: names, types and the primary key."""
+"""Parses the columns of CREATE TABLE and ALTER TABLE ADD COLUMN: names, types, defaults and the primary key."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tailrace.errors import SqlError, Unsupported
 from tailrace.plan.sql.column_types import read_type
+from tailrace.plan.sql.literals import read_default
+from tailrace.plan.sql.naming import CONSTRAINT_STARTS
 from tailrace.plan.sql.tokens import Location, Words
 from tailrace.types import Column, is_scalar
 
-_SUPPORTED_CONSTRAINTS = "a column can have PRIMARY KEY and, if it is a key column, NOT NULL"
+_SUPPORTED_CONSTRAINTS = "a column can have DEFAULT, PRIMARY KEY and, if it is a key column, NOT NULL"
 _NESTED_KEY = "use key columns of simple types: the fields of the struct, or a STRING such as its JSON text"
-_TABLE_CONSTRAINT_STARTS = ("PRIMARY", "CONSTRAINT", "FOREIGN", "UNIQUE", "CHECK")
+
+
+class NewColumns(NamedTuple):
+    """The columns of a table or those to add to it, the names of key columns, and the texts of defaults."""
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    defaults: Mapping[str, str]
 
 
 @dataclass
@@ -22,6 +33,7 @@ class _TableDraft:
     columns: list[Column] = field(default_factory=list)
     key: list[tuple[str, Location]] = field(default_factory=list)
     not_null: list[tuple[str, Location]] = field(default_factory=list)
+    defaults: dict[str, str] = field(default_factory=dict)
 
     def add_column(self, name: str, type_name: str, location: Location) -> None:
         if any(c.name.lower() == name.lower() for c in self.columns):
@@ -35,18 +47,32 @@ class _TableDraft:
             raise SqlError(message=f"table {self.table!r} has two primary keys", **location)
         self.key = names
 
-    def finish(self, location: Location) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    def finish(self, location: Location) -> NewColumns:
         if not self.key:
             advice = "write PRIMARY KEY after a column, or PRIMARY KEY (a, b) after the last one"
             raise SqlError(message=f"table {self.table!r} has no primary key; {advice}", **location)
         key = [self._key_column(name, key_location) for name, key_location in self.key]
         if len(set(key)) < len(key):
             raise SqlError(message=f"the primary key of {self.table!r} names a column twice", **location)
+        self._refuse_not_null(key)
+        for name in key:
+            if name in self.defaults:
+                reason = "every row must give its key; remove DEFAULT"
+                raise Unsupported(construct=f"DEFAULT on key column {name!r}", reason=reason, **location)
+        return NewColumns(tuple(self.columns), tuple(key), self.defaults)
+
+    def finish_added(self, location: Location) -> NewColumns:
+        if self.key:
+            reason = "the key of a table cannot change; create a new table and load the rows into it"
+            raise Unsupported(construct="adding a primary key column", reason=reason, **location)
+        self._refuse_not_null([])
+        return NewColumns(tuple(self.columns), (), self.defaults)
+
+    def _refuse_not_null(self, key: list[str]) -> None:
         for name, not_null_location in self.not_null:
             if name not in key:
                 reason = "NULL is rejected only in primary key columns; remove NOT NULL"
                 raise Unsupported(construct=f"NOT NULL on column {name!r}", reason=reason, **not_null_location)
-        return tuple(self.columns), tuple(key)
 
     def _key_column(self, name: str, location: Location) -> str:
         """The column name as spelled in its definition. Arrays, maps and structs are refused: keys must sort."""
@@ -58,13 +84,13 @@ class _TableDraft:
         raise SqlError(message=f"primary key column {name!r} is not a column of {self.table!r}", **location)
 
 
-def read_columns(words: Words, table: str) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """Reads the parenthesised part of CREATE TABLE; returns the columns and the names of the key columns."""
+def read_columns(words: Words, table: str) -> NewColumns:
+    """Reads the parenthesised part of CREATE TABLE."""
     location = words.location()
     draft = _TableDraft(table)
     words.expect("(")
     while True:
-        if words.peek() in _TABLE_CONSTRAINT_STARTS:
+        if words.peek() in CONSTRAINT_STARTS:
             _read_constraint(words, draft)
         else:
             _read_column(words, draft)
@@ -72,6 +98,19 @@ def read_columns(words: Words, table: str) -> tuple[tuple[Column, ...], tuple[st
             break
     words.expect(")")
     return draft.finish(location)
+
+
+def read_added(words: Words, table: str) -> NewColumns:
+    """Reads the columns of ADD COLUMN: one, or several in parentheses."""
+    location = words.location()
+    draft = _TableDraft(table)
+    in_parentheses = words.accept("(")
+    _read_column(words, draft)
+    while in_parentheses and words.accept(","):
+        _read_column(words, draft)
+    if in_parentheses:
+        words.expect(")")
+    return draft.finish_added(location)
 
 
 def _read_constraint(words: Words, draft: _TableDraft) -> None:
@@ -103,6 +142,10 @@ def _read_column(words: Words, draft: _TableDraft) -> None:
             draft.set_key([(name, location)], location)
         elif words.accept("NOT", "NULL"):
             draft.not_null.append((name, location))
+        elif words.accept("DEFAULT"):
+            default = read_default(words, draft.columns[-1])
+            if default is not None:
+                draft.defaults[name] = default
         elif not words.accept("NULL"):
             construct = f"{words.peek()} on column {name!r}"
             raise Unsupported(construct=construct, reason=_SUPPORTED_CONSTRAINTS, **location)

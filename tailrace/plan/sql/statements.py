@@ -7,8 +7,8 @@ query that only reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlglot import exp
@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace.errors import SqlError, SyntaxFault, Unsupported
 from tailrace.plan.policy import POLICIES, Refresh
 from tailrace.plan.sql import dialect
+from tailrace.plan.sql.altering import Alter, ShowCreate, read_alter, read_show_create
 from tailrace.plan.sql.columns import read_columns
 from tailrace.plan.sql.durations import duration_micros
 from tailrace.plan.sql.quantified import rewrite_quantified
@@ -39,6 +40,7 @@ class CreateTable:
     key: tuple[str, ...]
     if_not_exists: bool
     ttl: TimeToLive | None = None
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Drop:
     kind: Literal["table", "view"]
     name: str
     if_exists: bool
+    cascade: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Query:
     sql: str
 
 
-Statement = CreateTable | CreateView | Drop | Show | Describe | Query
+Statement = CreateTable | CreateView | Alter | Drop | Show | ShowCreate | Describe | Query
 
 _QUERY_STARTS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "(")
 _ALTERNATIVES = {
@@ -89,13 +92,13 @@ _ALTERNATIVES = {
     "DELETE": "remove rows with `tailrace delete`, or with db.table(...).delete_many",
     "MERGE": "write rows with `tailrace put` or `tailrace load`, or with db.table(...).put_many",
     "TRUNCATE": "remove rows with `tailrace delete`, or with db.table(...).delete_many",
-    "ALTER": "create a new table or view and drop this one",
     "REFRESH": "run `tailrace refresh` or call db.refresh(); both refresh all views together",
     "EXPLAIN": "run `tailrace explain` or call db.explain(view)",
 }
+_SHOWN = "write SHOW TABLES, SHOW VIEWS, SHOW CREATE TABLE or SHOW CREATE VIEW"
 _OTHER_SPARK_STATEMENTS = ("SET", "USE", "GRANT", "REVOKE", "CACHE", "ANALYZE", "COMMENT", "LOAD")
 _WRITING_NODES = (exp.DML, exp.MultitableInserts, exp.DDL, exp.Command)
-_SUPPORTED = "Tailrace supports CREATE, DROP, SHOW, DESCRIBE and queries"
+_SUPPORTED = "Tailrace supports CREATE, ALTER, DROP, SHOW, DESCRIBE and queries"
 
 
 @dataclass(frozen=True)
@@ -170,12 +173,12 @@ def _read_create_table(words: Words) -> CreateTable:
     if words.peek() == "AS":
         reason = "create the table with its columns, then write rows with `tailrace load` or db.table(...).put_many"
         raise Unsupported(construct="CREATE TABLE ... AS", reason=reason, **words.location())
-    columns, key = read_columns(words, name)
+    columns, key, defaults = read_columns(words, name)
     ttl = _read_ttl(words, columns)
     if words.peek():
         reason = "a table has only columns, a primary key and WITH (ttl = ..., ttl_column = ...)"
         raise Unsupported(construct=f"{words.peek()} in CREATE TABLE", reason=reason, **words.location())
-    return CreateTable(name, columns, key, if_not_exists, ttl)
+    return CreateTable(name, columns, key, if_not_exists, ttl, defaults)
 
 
 def _read_ttl(words: Words, columns: tuple[Column, ...]) -> TimeToLive | None:
@@ -273,17 +276,21 @@ def _read_drop(words: Words) -> Drop:
         raise Unsupported(construct=f"DROP {words.peek()}".strip(), reason="write DROP TABLE or DROP VIEW", **location)
     if_exists = words.accept("IF", "EXISTS")
     name = words.read_relation()
+    cascade = words.accept("CASCADE")
     words.expect_end()
-    return Drop(kind, name, if_exists)
+    return Drop(kind, name, if_exists, cascade)
 
 
-def _read_show(words: Words) -> Show:
+def _read_show(words: Words) -> Show | ShowCreate:
+    if words.remaining_words().upper().startswith("CREATE"):
+        text = words.next_text()  # sqlglot does not read what follows SHOW
+        return read_show_create(Words(text, dialect.tokens(text)))
     location, what = words.location(), words.remaining_words().upper()
     if what == "TABLES":
         return Show("tables")
     if what in ("VIEWS", "MATERIALIZED VIEWS"):
         return Show("views")
-    raise Unsupported(construct=f"SHOW {what}".strip(), reason="write SHOW TABLES or SHOW VIEWS", **location)
+    raise Unsupported(construct=f"SHOW {what}".strip(), reason=_SHOWN, **location)
 
 
 def _read_describe(words: Words) -> Describe:
@@ -295,6 +302,7 @@ def _read_describe(words: Words) -> Describe:
 
 _READERS: dict[str, Callable[[Words], Statement]] = {
     "CREATE": _read_create,
+    "ALTER": read_alter,
     "DROP": _read_drop,
     "SHOW": _read_show,
     "DESCRIBE": _read_describe,

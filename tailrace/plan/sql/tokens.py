@@ -99,6 +99,12 @@ class Words:
         """The remaining words, separated by single blanks."""
         return " ".join(" ".join(w.text for w in self._words[self._index :]).split())
 
+    def next_text(self) -> str:
+        """The next token's text after blanks in place of the earlier text. For a token that is a whole text itself."""
+        token = self.next()
+        start = token.end + 1 - len(token.text)  # sqlglot gives such a token another start
+        return re.sub(r"[^\n]", " ", self._sql[:start]) + token.text
+
     def padded_rest(self) -> str:
         """The remaining text after blanks in place of the earlier text, so that errors give the right location."""
         if self._index >= len(self._words):

@@ -3,7 +3,9 @@
 An entry is a header and an Arrow batch of the table's columns and `_weight`: the rows before the change (-1), then the
 rows after it (+1). Its offset is the number of operations logged on the node before it.
 
-    crc32 of the rest | table | operations | transaction | batch (Arrow IPC, without its schema)
+    crc32 of the rest | table | operations | transaction, columns | batch (Arrow IPC, without its schema)
+
+`columns` (the upper 16 bits) is the number of table columns in the batch if the table's layout has grown, else 0.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.codec import batches
+from tailrace.codec.layouts import LayoutCodec
 from tailrace.codec.schema import TableDef
 from tailrace.delta import WEIGHT
 from tailrace.errors import Corrupt
@@ -24,6 +27,7 @@ from tailrace.errors import Corrupt
 _HEADER = struct.Struct("<IIIQ")
 _KEY = struct.Struct(">HQ")
 _NOTE = struct.Struct("<QQ")
+_COLUMNS_SHIFT = 48  # transactions have 48 bits, the number of columns has 16
 
 
 class Entry(NamedTuple):
@@ -32,6 +36,7 @@ class Entry(NamedTuple):
     table: int
     operations: int
     transaction: int
+    columns: int
     batch: memoryview
 
 
@@ -46,8 +51,10 @@ def decode_log_key(key: bytes) -> tuple[int, int]:
     return node, offset
 
 
-def encode(table: int, operations: int, transaction: int, batch: pa.RecordBatch) -> bytes:
-    body: bytes = _HEADER.pack(0, table, operations, transaction)[4:] + batch.serialize().to_pybytes()
+def encode(table: TableDef, operations: int, transaction: int, batch: pa.RecordBatch) -> bytes:
+    columns = 0 if table.layout is None or len(table.stored) == table.layout.first else len(table.stored)
+    header = _HEADER.pack(0, table.id, operations, transaction | columns << _COLUMNS_SHIFT)
+    body: bytes = header[4:] + batch.serialize().to_pybytes()
     return struct.pack("<I", zlib.crc32(body)) + body
 
 
@@ -56,26 +63,36 @@ def decode(node: int, offset: int, value: bytes | memoryview, *, checked: bool =
     where = f"log entry {offset} of node {node}"
     if len(value) < _HEADER.size:
         raise Corrupt(where=where, reason=f"only {len(value)} bytes, the header needs {_HEADER.size}")
-    crc, table, operations, transaction = _HEADER.unpack_from(value)
+    crc, table, operations, number = _HEADER.unpack_from(value)
     view = memoryview(value)
     if checked and zlib.crc32(view[4:]) != crc:
         raise Corrupt(where=where, reason="checksum does not match")
     if not operations:
         raise Corrupt(where=where, reason="it contains no operations")
-    return Entry(table, operations, transaction, view[_HEADER.size :])
+    columns, transaction = number >> _COLUMNS_SHIFT, number & (1 << _COLUMNS_SHIFT) - 1
+    return Entry(table, operations, transaction, columns, view[_HEADER.size :])
 
 
 def logged_schema(table: TableDef) -> pa.Schema:
-    return table.schema.append(pa.field(WEIGHT, pa.int8()))
+    return table.stored_schema.append(pa.field(WEIGHT, pa.int8()))
 
 
 def decode_rows(entry: Entry, table: TableDef) -> pa.RecordBatch:
+    """All stored columns and `_weight`. Columns that were added later have their defaults."""
     where = f"log entry of transaction {entry.transaction} for table {table.name!r}"
-    return batches.read(entry.batch, logged_schema(table), where)
+    whole = logged_schema(table)
+    count = entry.columns or (len(table.stored) if table.layout is None else table.layout.first)
+    if count > len(table.stored):
+        raise Corrupt(where=where, reason=f"it has {count} columns, the table has {len(table.stored)}")
+    if not isinstance(table.rows, LayoutCodec) or count == len(table.stored):
+        return batches.read(entry.batch, whole, where)
+    batch = batches.read(entry.batch, pa.schema([*list(whole)[:count], whole.field(WEIGHT)]), where)
+    complete = table.rows.complete(batch.columns[:-1], batch.num_rows)
+    return pa.RecordBatch.from_arrays([*complete.columns, batch.column(WEIGHT)], schema=whole)
 
 
 def build_delta(table: TableDef, before: pa.RecordBatch, after: pa.RecordBatch) -> pa.RecordBatch:
-    """The delta of a change: the rows before with weight -1, then the rows after with weight +1."""
+    """The delta of a change, from stored batches: the rows before with weight -1, then those after with weight +1."""
     weights = pa.concat_arrays(
         [
             pa.repeat(pa.scalar(-1, pa.int8()), before.num_rows),
@@ -94,7 +111,7 @@ def rows_before(entries: Sequence[pa.RecordBatch], table: TableDef) -> dict[byte
     old_rows: dict[bytes, bytes | None] = {}
     if entries:
         batch = pa.concat_batches(entries)
-        rows = pa.RecordBatch.from_arrays(batch.columns[:-1], schema=table.schema)
+        rows = pa.RecordBatch.from_arrays(batch.columns[:-1], schema=table.stored_schema)
         keys = table.keys.encode(table.key_columns(rows)).to_pylist()
         removed = pc.less(batch.column(WEIGHT), 0).to_pylist()
         for key, row, is_removed in zip(keys, table.rows.encode(rows).to_pylist(), removed, strict=True):

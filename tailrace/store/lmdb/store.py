@@ -26,12 +26,14 @@ import pyarrow as pa
 from tailrace import faults
 from tailrace.codec import arrays
 from tailrace.codec.keys import prefix_range
+from tailrace.codec.layouts import Layout
 from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.codec.sorting import order
-from tailrace.errors import BadPosition, Conflict, Corrupt, Fenced, NoSuchRow, OffsetGap
+from tailrace.delta import WEIGHT
+from tailrace.errors import BadPosition, Conflict, Corrupt, Fenced, NoSuchRow, OffsetGap, TableAltered
 from tailrace.store import documents
-from tailrace.store.base import Capability, Change, Cut, Past, Position, Store, Written
+from tailrace.store.base import LAYOUTS, Capability, Change, Cut, Past, Position, Store, Written
 from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.inspection import Inspection, Repairs, Sizes
 from tailrace.store.key_limit import KeyLimit
@@ -76,6 +78,7 @@ class LmdbStore(Store):
             self._base.databases[n] for n in ("rows", "log", "transactions", "documents")
         )
         self._shards: dict[int, tuple[Environment, LmdbShard]] = {}
+        self._layouts: dict[int, tuple[bytes, Layout]] = {}  # by table, as last read
         self._closed = False
 
     def _open(self, path: Path, names: tuple[str, ...]) -> Environment:
@@ -147,6 +150,29 @@ class LmdbStore(Store):
     def holder(self, name: LockName) -> Holder | None:
         return read_holder(self.path, name)
 
+    # layouts of tables
+
+    def _layout(self, txn: Any, table: TableDef) -> Layout | None:
+        """The layout of a table, as of a transaction; None if its columns are stored as they were created."""
+        name = LAYOUTS.at(table.id)
+        value = txn.get(name.encode(), db=self._documents)
+        if value is None:
+            return None
+        known = self._layouts.get(table.id)
+        if known is None or known[0] != value:
+            known = self._layouts[table.id] = bytes(value), LAYOUTS.decode(name, bytes(value), self.nodes)
+        return known[1]
+
+    def _require_layout(self, txn: Any, table: TableDef) -> None:
+        layout = self._layout(txn, table)
+        if (0 if layout is None else layout.version) != table.version:
+            raise TableAltered(table=table.name)
+
+    def as_stored(self, txn: Any, table: TableDef) -> TableDef:
+        """A table with its layout as of a transaction: the rows that the transaction sees can be decoded by it."""
+        layout = self._layout(txn, table)
+        return table if layout is None or layout == table.layout else table.with_layout(layout)
+
     # writing
 
     def write(self, changes: Sequence[Change]) -> Written:
@@ -154,6 +180,7 @@ class LmdbStore(Store):
             number, _, operations, ends = self._last_transaction(txn)
             written = 0
             for change in changes:
+                self._require_layout(txn, change.table)
                 keys, old_rows, new_rows = self._images(txn, change)
                 if keys:
                     self._put_rows(txn, change, keys, new_rows)
@@ -184,7 +211,10 @@ class LmdbStore(Store):
         return note
 
     def _images(self, txn: Any, change: Change) -> tuple[list[bytes], pa.RecordBatch, pa.RecordBatch | None]:
-        """The keys that change, sorted; the existing rows before the change, and the rows after it (None: deleted)."""
+        """The keys that change, sorted; the existing rows before the change, and the rows after it (None: deleted).
+
+        Both are stored batches.
+        """
         table, rows = change.table, change.rows
         nodes = hash_buckets(table.key_columns(rows), self.nodes, rows.num_rows)
         user_keys = self.key_limit.shorten(table.keys.encode(table.key_columns(rows), rows.num_rows))
@@ -197,9 +227,11 @@ class LmdbStore(Store):
         if change.mode == "delete":
             sorted_keys = [k for k in sorted_keys if k in stored]
         elif change.mode == "remove":
-            given = dict(zip(sorted_keys, table.rows.encode(rows.take(pa.array(last))).to_pylist(), strict=True))
+            as_given = table.rows.encode(table.to_stored(rows.take(pa.array(last)))).to_pylist()
+            given = dict(zip(sorted_keys, as_given, strict=True))
             existing = [k for k in sorted_keys if k in stored]
-            found = table.rows.encode(table.decode([stored[k] for k in existing])).to_pylist()
+            visible = table.to_visible(table.decode([stored[k] for k in existing]))
+            found = table.rows.encode(table.to_stored(visible)).to_pylist()
             sorted_keys = [k for k, row in zip(existing, found, strict=True) if row == given[k]]
         elif change.mode == "update" and len(stored) < len(sorted_keys):
             missing = min(i for k, i in zip(sorted_keys, last.tolist(), strict=True) if k not in stored)
@@ -214,7 +246,7 @@ class LmdbStore(Store):
                 after.column(f.name) if f.name in after.schema.names else before.column(f.name) for f in table.schema
             ]
             after = pa.RecordBatch.from_arrays(columns, schema=table.schema)
-        return sorted_keys, before, after
+        return sorted_keys, before, table.to_stored(after)
 
     def _put_rows(self, txn: Any, change: Change, keys: list[bytes], after: pa.RecordBatch | None) -> None:
         if after is None:
@@ -239,14 +271,14 @@ class LmdbStore(Store):
     ) -> tuple[int, ...]:
         """Appends one log entry per node with changed rows. Returns the new ends of the logs."""
         images = log.build_delta(table, before, after if after is not None else before.slice(0, 0))
-        rows = pa.RecordBatch.from_arrays(images.columns[:-1], schema=table.schema)
+        rows = pa.RecordBatch.from_arrays(images.columns[:-1], schema=table.stored_schema)
         nodes = hash_buckets(table.key_columns(rows), self.nodes, rows.num_rows)
         nodes_of_operations = nodes[: before.num_rows] if after is None else nodes[before.num_rows :]
         operations = np.bincount(nodes_of_operations, minlength=self.nodes)
         new_ends = list(ends)
         for node in np.flatnonzero(operations).tolist():
             part = images if self.nodes == 1 else images.take(pa.array(np.flatnonzero(nodes == node)))
-            entry = log.encode(table.id, int(operations[node]), number, part)
+            entry = log.encode(table, int(operations[node]), number, part)
             txn.put(log.log_key(node, new_ends[node]), entry, db=self._log)
             new_ends[node] += int(operations[node])
         return tuple(new_ends)
@@ -268,7 +300,7 @@ class LmdbStore(Store):
 
     def _catch_up(self, txn: Any, table: TableDef, past: Past) -> None:
         """Adds the changes logged since the last read. The first change of a key has its row at the cut."""
-        ends = self._last_transaction(txn)[3]
+        ends, table = self._last_transaction(txn)[3], self.as_stored(txn, table)
         for node, end in enumerate(ends):
             later = list(self._table_entries(txn, table, node, past.ends[node], end))
             for key, row in log.rows_before(later, table).items():
@@ -302,11 +334,13 @@ class LmdbStore(Store):
     ) -> Iterator[pa.RecordBatch]:
         with self._base.read() as txn:
             overlay: dict[bytes, bytes | None] = {}
+            now = self.as_stored(txn, table)
+            chosen, names = list(columns), [table.stored[p].name for p in columns]
             if cut is not None:
                 # Read to the end of the log even for few keys: if it was trimmed after the cut, OffsetGap is raised.
                 newest = self._last_transaction(txn)[3][node]
-                later = list(self._table_entries(txn, table, node, cut.offsets[node], newest))
-                old_rows = ((self.key_limit.shorten_one(k), row) for k, row in log.rows_before(later, table).items())
+                later = list(self._table_entries(txn, now, node, cut.offsets[node], newest))
+                old_rows = ((self.key_limit.shorten_one(k), row) for k, row in log.rows_before(later, now).items())
                 overlay = {k: row for k, row in old_rows if k > after and (upto is None or k <= upto)}
             run: list[bytes] = []
             for key, value in self._rows_after(txn, table, node, after):
@@ -316,11 +350,11 @@ class LmdbStore(Store):
                 if row is not None:
                     run.append(row)
                 if len(run) == size:
-                    yield table.decode(run).select(list(columns))
+                    yield now.decode(run).select(chosen).rename_columns(names)
                     run = []
             run.extend(row for row in overlay.values() if row is not None)
             if run:
-                yield table.decode(run).select(list(columns))
+                yield now.decode(run).select(chosen).rename_columns(names)
 
     def step(self, table: TableDef, node: int, after: bytes, count: int, size: int) -> tuple[bytes | None, int]:
         rows, total, last = 0, 0, after
@@ -351,11 +385,12 @@ class LmdbStore(Store):
     def deltas(
         self, table: TableDef, node: int, start: Cut, end: Cut, columns: Sequence[int], size: int = 200_000
     ) -> Iterator[pa.RecordBatch]:
-        columns_and_weight = [*columns, len(table.columns)]
         with self._base.read() as txn:
+            now = self.as_stored(txn, table)
+            columns_and_weight = [*columns, len(now.stored)]
             run: list[pa.RecordBatch] = []
             run_rows = 0
-            for batch in self._table_entries(txn, table, node, start.offsets[node], end.offsets[node]):
+            for batch in self._table_entries(txn, now, node, start.offsets[node], end.offsets[node]):
                 run.append(batch.select(columns_and_weight))
                 run_rows += batch.num_rows
                 if run_rows >= size:
@@ -371,7 +406,9 @@ class LmdbStore(Store):
             for entry in self._read_log(txn, node, start.offsets[node], end.offsets[node]):
                 if entry.table in tables:
                     table = tables[entry.table]
-                    yield Position(entry.transaction), table, log.decode_rows(entry, table)
+                    stored = log.decode_rows(entry, self.as_stored(txn, table))
+                    changed = table.to_visible(stored.select(list(range(stored.num_columns - 1))))
+                    yield Position(entry.transaction), table, changed.append_column(WEIGHT, stored.column(WEIGHT))
 
     def _table_entries(self, txn: Any, table: TableDef, node: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The deltas of one table in [start, end) of a node's log."""

@@ -80,7 +80,7 @@ class LmdbInspection(Inspection):
             try:
                 entry = log.decode(node, offset, value)
                 if entry.table in tables:
-                    log.decode_rows(entry, tables[entry.table]).validate(full=True)
+                    log.decode_rows(entry, self._store.as_stored(self._txn, tables[entry.table])).validate(full=True)
                 expected = offset + entry.operations
             except UNREADABLE as error:
                 yield offset, explain(error)
@@ -92,7 +92,7 @@ class LmdbInspection(Inspection):
 
     def audit_rows(self, table: TableDef) -> RowAudit:
         faults: list[str] = []
-        count = 0
+        count, table = 0, self._store.as_stored(self._txn, table)
         for node in range(self._store.nodes):
             prefix, batch = row_prefix(table, node), list[tuple[bytes, bytes]]()
             for key, value in scan_prefix(self._txn, self._databases["rows"], prefix):

@@ -125,8 +125,7 @@ class _Histories:
         table = self._tables.get(line.name or "")
         if table is None:
             raise ValueError(f"no table named {line.name!r}")
-        key_columns = [table.columns[p] for p in table.positions]
-        key = convert_row(dict(zip(table.key, _array(line.key, len(table.key)), strict=True)), key_columns)
+        key = convert_row(dict(zip(table.key, _array(line.key, len(table.key)), strict=True)), table.key_schema)
         row = None if line.row is None else convert_row(_object(line.row), table.columns)
         record = table.name, text.to_json(list(key.values()))
         if row is not None and text.to_json([row[k] for k in table.key]) != record[1]:

@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace import types
-from tailrace.catalog.catalog import Catalog
+from tailrace.catalog.catalog import Catalog, Relations
 from tailrace.catalog.definition import ViewDef
+from tailrace.catalog.view_text import known_sql
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.schema import TableDef
 from tailrace.codec.text import to_json as as_text
@@ -40,12 +41,17 @@ class Recording:
     """A recording in progress."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, views: Sequence[ViewDef], follower: Follower, writer: Writer
+        self,
+        store: Store,
+        catalog: Catalog,
+        views: Sequence[ViewDef],
+        tables: Sequence[TableDef],
+        follower: Follower,
+        writer: Writer,
     ) -> None:
         self._store, self._catalog, self._views, self._follower, self._writer = store, catalog, views, follower, writer
         self._pin = follower.pin
-        numbers = {number for view in views for number in view.tables}
-        self._tables = {t.id: t for t in catalog.tables.values() if t.id in numbers}
+        self._tables = {t.id: t for t in tables}
         self._codecs = {view.name: RowCodec(types.schema(view.columns)) for view in views}
         self.epochs = 0
         """The number of epochs recorded after the first one."""
@@ -60,7 +66,7 @@ class Recording:
         pin = self._pin
         for table in self._tables.values():
             for node in range(self._store.nodes):
-                for batch in self._store.rows(table, node, pin.cut, range(len(table.columns)), BATCH_ROWS):
+                for batch in self._store.rows(table, node, pin.cut, table.slots, BATCH_ROWS):
                     self._writer.write([Line("base", table.name, None, None, *pair) for pair in _pairs(table, batch)])
         self._writer.write([_epoch_line(pin)])
         for view in self._views:
@@ -76,7 +82,8 @@ class Recording:
         # Read the catalog after the epoch: a view that still exists now existed at that epoch.
         current = self._catalog.views
         if gone := [v.name for v in self._views if v.name not in current or current[v.name].state != v.state]:
-            raise StoreError(message=f"view {gone[0]!r} was dropped or replaced; the recording ends before that")
+            message = f"view {gone[0]!r} was dropped, renamed or replaced; the recording ends before that"
+            raise StoreError(message=message)
         for record in committed_between(self._store, self.epoch, newest.epoch):
             epoch, cut = record.epoch, record.cut
             assert cut is not None
@@ -142,10 +149,8 @@ def _values(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 def _pairs(table: TableDef, batch: pa.RecordBatch) -> list[tuple[str, str]]:
     """Key and row of each table row, as JSON text."""
     names = table.schema.names
-    return [
-        (as_text([row[p] for p in table.positions]), as_text(dict(zip(names, row, strict=False))))
-        for row in _values(batch)
-    ]
+    key = [names.index(k) for k in table.key]
+    return [(as_text([row[p] for p in key]), as_text(dict(zip(names, row, strict=False)))) for row in _values(batch)]
 
 
 def _table_changes(number: int, table: TableDef, delta: pa.RecordBatch) -> list[Line]:
@@ -162,8 +167,9 @@ def recorded(store: Store, catalog: Catalog, path: Path, names: Sequence[str]) -
     """Records views in a thread while the block runs. An error of the thread is raised at the end of the block."""
     with _followed(store, catalog, names) as follower:
         views = [catalog.view(name) for name in names]
-        with Writer(path, _header(catalog, views)) as writer:
-            recording = Recording(store, catalog, views, follower, writer)
+        header = _header(catalog, views)
+        with Writer(path, header) as writer:
+            recording = Recording(store, catalog, views, header.tables, follower, writer)
             recording.begin()
             writer.whole = True  # from here on the file is valid wherever the recording ends
             stop, errors = threading.Event(), list[Exception]()
@@ -213,11 +219,13 @@ def _header(catalog: Catalog, views: Sequence[ViewDef]) -> Header:
         add(view)
     tables = sorted({number for view in views for number in view.tables})
     by_id = {t.id: t for t in catalog.tables.values()}
-    definitions = tuple(_recorded_view(view, view.name in chosen) for view in ordered.values())
+    relations = catalog.relations
+    definitions = tuple(_recorded_view(relations, view, view.name in chosen) for view in ordered.values())
     return Header(tuple(by_id[number] for number in tables), definitions)
 
 
-def _recorded_view(view: ViewDef, chosen: bool) -> RecordedView:
+def _recorded_view(relations: Relations, view: ViewDef, chosen: bool) -> RecordedView:
     key = None if view.key_names is None else tuple(view.key_names)
     plan = view.plan.logical if view.plan is not None and leaves_ties_open(view.plan.logical) else None
-    return RecordedView(view.name, view.sql, key, chosen, None if plan is None else to_json(plan))
+    sql = known_sql(relations, view)
+    return RecordedView(view.name, sql, key, chosen, None if plan is None else to_json(plan))
