@@ -1,7 +1,7 @@
 """Tailrace keeps SQL views over key-value tables fresh: incrementally, on Spark, exactly once.
 
 >>> import tailrace as tr
->>> db = tr.open("shop")                                                     # doctest: +SKIP
+>>> db = tr.open("shop", create=True)                                        # doctest: +SKIP
 >>> db.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, cust BIGINT)")       # doctest: +SKIP
 """
 

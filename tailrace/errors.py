@@ -20,6 +20,7 @@
     │   └── BadHistory            a history to check is invalid
     ├── StoreError                the store on disk
     │   ├── NotAStore             the directory is missing or holds something else
+    │   ├── OptionDiffers         the store exists, with another value of an option that was given
     │   ├── NewerFormat           the store was written by a newer Tailrace
     │   ├── OlderFormat           the store was written by an older Tailrace, in an incompatible format
     │   ├── StoreFull             the memory map or the disk is full
@@ -78,6 +79,7 @@ __all__ = [
     "NullKey",
     "OffsetGap",
     "OlderFormat",
+    "OptionDiffers",
     "ReadOnly",
     "SnapshotGone",
     "SqlError",
@@ -207,7 +209,14 @@ class StoreError(TailraceError):
 
 
 class NotAStore(StoreError):
-    template = "{path} is not a Tailrace store: {reason}. Check the path; `tailrace init` makes a new store"
+    template = (
+        "{path} is not a Tailrace store: {reason}. Check the path; `tailrace init` or tailrace.open(path, create=True)"
+        " makes a new store"
+    )
+
+
+class OptionDiffers(StoreError):
+    template = "the store at {path} has {option} = {found}, but {option} = {given} was asked for. {advice}"
 
 
 class NewerFormat(StoreError):

@@ -89,7 +89,7 @@ def run(code: str) -> str:
 def test_tables_and_views_are_read_and_written_without_spark(tmp_path: Path) -> None:
     code = f"""
 import sys, tailrace as tr
-with tr.open({str(tmp_path / "s")!r}) as db:
+with tr.open({str(tmp_path / "s")!r}, create=True) as db:
     db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
     db.table("a").put_many([{{"id": 1, "v": 2}}])
     assert db.table("a").get(1) == {{"id": 1, "v": 2}}

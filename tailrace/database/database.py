@@ -54,32 +54,33 @@ if TYPE_CHECKING:  # modules that need Spark or sqlglot are imported where they 
 def open(
     path: str | os.PathLike[str],
     *,
-    create: bool = True,
-    nodes: int = 2,
+    create: bool = False,
+    nodes: int | None = None,
     shards: int | None = None,
-    durable: bool = True,
+    durable: bool | None = None,
     map_size: int | None = None,
     max_epoch: int = LARGEST,
     max_lag: int | None = None,
     spark: SparkSession | None = None,
 ) -> Database:
-    """Open the store in a directory. Creates it if it does not exist, unless `create` is false.
+    """Open the store in a directory. With `create`, first creates it if the directory is missing or empty.
 
-    nodes, shards   the number of partitions of tables and of views; fixed when the store is created
-    durable         every write is on disk when it returns; if False, a crash of the operating system may lose writes
+    nodes, shards   the number of partitions of tables (2) and of views (2 x nodes); fixed when the store is created
+    durable         every write is on disk when it returns (the default); if False, a crash of the operating system may
+                    lose writes; fixed when the store is created
     map_size        maximum size in bytes of each LMDB environment; can be raised while no process has the store open
     max_epoch       maximum number of operations of one epoch
     max_lag         operations that views may be behind before writers are throttled; stored, initially 1,000,000
     spark           the Spark session to use; by default the active one, or a local one started when needed
+
+    Raises `OptionDiffers` if the store exists and has other nodes, shards or durability, or a larger map_size.
     """
     directory = Path(StoreRef.of(path).location)
+    requested = settings.Requested(nodes, shards, durable, map_size)
     if create and settings.can_create(directory):
-        size = map_size or settings.MAP_SIZE
-        settings.create(
-            directory, settings.Settings(nodes=nodes, shards=shards or 2 * nodes, map_size=size, durable=durable)
-        )
-    elif map_size is not None:
-        settings.enlarge(directory, map_size)
+        settings.create(directory, requested.for_new_store())
+    else:
+        settings.require(directory, requested)
     store = LmdbStore(directory)
     if max_lag is not None:
         set_max_lag(store, max_lag)

@@ -37,7 +37,7 @@ NULLS = dict.fromkeys(ROW)
 
 @pytest.fixture
 def table(tmp_path: Path) -> Iterator[tr.Table]:
-    with tr.open(tmp_path / "store") as db:
+    with tr.open(tmp_path / "store", create=True) as db:
         db.sql(DDL)
         yield db.table("t")
 

@@ -20,7 +20,7 @@ def test_a_store_of_format_2(tmp_path: Path, spark: Any) -> None:
     with tarfile.open(STORES / "format-2.tar.xz") as archive:
         options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.4 or newer
         archive.extractall(tmp_path, **options)
-    with tr.open(tmp_path / "shop", create=False, spark=spark) as db:
+    with tr.open(tmp_path / "shop", spark=spark) as db:
         before = db.status()
         assert (db.tables(), db.views()) == (["notes", "orders"], VIEWS)
         assert [build["name"] for build in before.building] == ["late"]

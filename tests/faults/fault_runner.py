@@ -36,7 +36,7 @@ def main(path: str, small: str, chunk: str, master: str) -> int:
     threading.Thread(target=end_with_the_test, daemon=True).start()
     spark = session(master=master)
     rng = random.Random(small)
-    with tr.open(path, create=False, spark=spark) as db:
+    with tr.open(path, spark=spark) as db:
         inside(db).epochs.small, inside(db).builder.chunk = int(small), int(chunk)
 
         def done(epoch: Epoch) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
 
-from tailrace.errors import NewerFormat, NotAStore, OlderFormat, StoreError
+from tailrace.errors import NewerFormat, NotAStore, OlderFormat, OptionDiffers, StoreError
 from tailrace.store.lmdb import private
 from tailrace.store.lmdb.environment import translate
 
@@ -17,6 +18,7 @@ FORMAT = 2
 MAP_SIZE = 1 << 38
 MAX_MAP_SIZE = 1 << 46  # bytes; more would not fit into the address space of a process
 _DRAFT = ".store.json."
+_NEW_STORE = "make a new store: `tailrace dump` this one, and `tailrace restore` the dump with other options"
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,6 +29,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shards: int = 4
     map_size: int = MAP_SIZE
     durable: bool = True
+
+
+class Requested(NamedTuple):
+    """The settings that a caller of `tailrace.open` asked for. None: the default, or what the store has."""
+
+    nodes: int | None = None
+    shards: int | None = None
+    durable: bool | None = None
+    map_size: int | None = None
+
+    def for_new_store(self) -> Settings:
+        given = {name: value for name, value in self._asdict().items() if value is not None}
+        nodes = Settings().nodes if self.nodes is None else self.nodes
+        return Settings(**{"shards": 2 * nodes, **given})
 
 
 def create(path: Path, settings: Settings) -> None:
@@ -52,11 +68,24 @@ def can_create(path: Path) -> bool:
         raise translate(str(path), error) from error
 
 
-def enlarge(path: Path, map_size: int) -> None:
-    """Raises the `map_size` of a store. It never gets smaller."""
+def require(path: Path, requested: Requested) -> None:
+    """Raises `OptionDiffers` if an existing store has other settings. A larger `map_size` is stored instead."""
     settings = read_settings(path)
-    if map_size > settings.map_size:
-        _write(path, structs.replace(settings, map_size=map_size))
+    for option in ("nodes", "shards", "durable"):
+        given, found = getattr(requested, option), getattr(settings, option)
+        if given is not None and given != found:
+            advice = f"It is fixed when a store is created. Omit {option}, or {_NEW_STORE}"
+            raise OptionDiffers(path=str(path), option=option, found=found, given=given, advice=advice)
+    if requested.map_size is None or requested.map_size == settings.map_size:
+        return
+    if requested.map_size < settings.map_size:
+        advice = "It can only be raised. Omit map_size"
+        data = {"option": "map_size", "found": settings.map_size, "given": requested.map_size, "advice": advice}
+        raise OptionDiffers(path=str(path), **data)
+    larger = structs.replace(settings, map_size=requested.map_size)
+    if (fault := _find_fault(larger)) is not None:
+        raise StoreError(message=fault)
+    _write(path, larger)
 
 
 def _write(path: Path, settings: Settings) -> None:
@@ -70,8 +99,11 @@ def _write(path: Path, settings: Settings) -> None:
 
 def read_settings(path: Path) -> Settings:
     """The settings of the store at `path`. Raises `NotAStore` with the reason if they cannot be read."""
+    if not path.exists():
+        text = f"no store at {path}. Check the path, or create a store with `tailrace init {path}` or create=True"
+        raise NotAStore(path=str(path), reason="no such directory", text=text)
     if not path.is_dir():
-        raise NotAStore(path=str(path), reason="it is not a directory" if path.exists() else "no such directory")
+        raise NotAStore(path=str(path), reason="it is not a directory")
     try:
         content = json.loads((path / "store.json").read_text())
     except FileNotFoundError:

@@ -25,7 +25,9 @@ IDS = (0, 2)  # on different nodes
 
 
 def main(store: Path, recording: Path) -> None:
-    with tr.open(store, nodes=2, shards=2, map_size=1 << 28, max_epoch=len(IDS), spark=session(cores=1)) as db:
+    with tr.open(
+        store, create=True, nodes=2, shards=2, map_size=1 << 28, max_epoch=len(IDS), spark=session(cores=1)
+    ) as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, g INT, v INT)")
         for name, sql in VIEWS.items():
             db.sql(f"CREATE MATERIALIZED VIEW {name} AS {sql}")
