@@ -15,7 +15,9 @@ from tailrace.errors import TailraceError
 from tailrace.version import VERSION
 
 if TYPE_CHECKING:
+    from tailrace.database.backup import Saved
     from tailrace.database.database import Database, check, open
+    from tailrace.database.restore import Restored, restore
     from tailrace.database.snapshot import Snapshot
     from tailrace.database.table import Table
     from tailrace.database.transaction import Transaction
@@ -33,6 +35,8 @@ __all__ = [
     "Database",
     "Epoch",
     "Report",
+    "Restored",
+    "Saved",
     "Snapshot",
     "Table",
     "TailraceError",
@@ -43,6 +47,7 @@ __all__ = [
     "check",
     "errors",
     "open",
+    "restore",
 ]
 
 # `import tailrace` loads none of the rooms; each name loads its own when it is first used.
@@ -52,6 +57,8 @@ _HOMES = {
     "Database": "tailrace.database.database",
     "Epoch": "tailrace.epochs.model",
     "Report": "tailrace.verify.report",
+    "Restored": "tailrace.database.restore",
+    "Saved": "tailrace.database.backup",
     "Snapshot": "tailrace.database.snapshot",
     "Table": "tailrace.database.table",
     "Transaction": "tailrace.database.transaction",
@@ -59,6 +66,7 @@ _HOMES = {
     "Written": "tailrace.store.base",
     "check": "tailrace.database.database",
     "open": "tailrace.database.database",
+    "restore": "tailrace.database.restore",
 }
 
 

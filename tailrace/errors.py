@@ -29,6 +29,7 @@
     │   ├── Conflict              a document is not what its writer had read
     │   ├── OffsetGap             log entries are missing
     │   ├── SnapshotGone          the requested epoch is no longer readable
+    │   ├── BadBackup             a backup or dump is damaged, or is no backup
     │   ├── NotCapable            this kind of store cannot do it
     │   ├── Ended                 a snapshot or a transaction was used after its end
     │   └── Closed                the database handle was closed
@@ -51,6 +52,7 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "BadBackup",
     "BadFile",
     "BadHistory",
     "BadKey",
@@ -261,6 +263,10 @@ class OffsetGap(StoreError):
 
 class SnapshotGone(StoreError):
     template = "epoch {epoch} of {name} is no longer readable; the oldest readable epoch is {oldest}. Read again"
+
+
+class BadBackup(StoreError):
+    template = "cannot restore {path}: {reason}. Nothing was created. Use another backup or dump"
 
 
 class NotCapable(StoreError):

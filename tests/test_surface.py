@@ -22,6 +22,8 @@ NAMES = [
     "Database",
     "Epoch",
     "Report",
+    "Restored",
+    "Saved",
     "Snapshot",
     "Table",
     "TailraceError",
@@ -32,6 +34,7 @@ NAMES = [
     "check",
     "errors",
     "open",
+    "restore",
 ]
 
 

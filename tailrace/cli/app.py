@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from tailrace.cli import audit_verbs, demo_verbs, history_verbs, load_verb, row_verbs, store_verbs, view_verbs
+from tailrace.cli import (
+    audit_verbs,
+    backup_verbs,
+    demo_verbs,
+    history_verbs,
+    load_verb,
+    row_verbs,
+    store_verbs,
+    view_verbs,
+)
 from tailrace.cli.verb import Verb
 from tailrace.version import VERSION
 
@@ -31,6 +40,7 @@ _PANELS: dict[str, tuple[Callable[..., Any], ...]] = {
         history_verbs.record,
         history_verbs.check,
     ),
+    "Backups": (backup_verbs.backup, backup_verbs.dump, backup_verbs.restore),
     "Demo and benchmarks": (demo_verbs.demo, demo_verbs.bench),
 }
 _WITHOUT_ARGUMENTS = (demo_verbs.demo, demo_verbs.bench)

@@ -44,6 +44,7 @@ from tailrace.verify.report import Report
 if TYPE_CHECKING:  # modules that need Spark or sqlglot are imported where they are used
     from pyspark.sql import SparkSession
 
+    from tailrace.database.backup import Saved
     from tailrace.database.ddl import StatementRunner
     from tailrace.database.view_builder import Builder
     from tailrace.epochs.protocol import Epochs
@@ -349,6 +350,27 @@ class Database:
                 lambda: auditor.structure(tables=selection.selects_all), wrong_views
             )
         return auditor.audit(views, selection, on_step).after(report)
+
+    def backup(self, directory: str | os.PathLike[str], progress: OnStep | None = None) -> Saved:
+        """Back up the store into a new directory while writers and epochs run. `tailrace.restore` reads it.
+
+        The backup has all tables at one cut and all views at one epoch. The directory appears when it is complete.
+        """
+        self._check()
+        self._store.require(Capability.BACKUP)
+        from tailrace.database.backup import back_up
+
+        return back_up(self._store, Path(os.path.abspath(directory)), progress or ignore_step)
+
+    def dump(self, directory: str | os.PathLike[str], progress: OnStep | None = None) -> Saved:
+        """Write all definitions as SQL and the rows of all tables as Parquet files into a new directory, at one cut.
+
+        `tailrace.restore` makes a store of it, also with other numbers of nodes and shards.
+        """
+        self._check()
+        from tailrace.database.dump import dump
+
+        return dump(self._store, self._catalog, Path(os.path.abspath(directory)), progress or ignore_step)
 
     def status(self) -> Status:
         """Tables, views, the committed epoch, and how far behind the views are."""

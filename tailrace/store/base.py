@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tailrace.codec.schema import TableDef
 from tailrace.errors import NotCapable
+from tailrace.store.backups import Backups
 from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.inspection import Inspection, Repairs
 from tailrace.store.key_limit import KeyLimit
@@ -195,6 +196,7 @@ class Capability(Enum):
     TRANSACTIONS = "transactions over several rows or tables"
     INSPECTION = "audits of its own structures"
     REPAIR = "repairs of its own structures"
+    BACKUP = "backups"
 
 
 class Store(ABC):
@@ -221,6 +223,10 @@ class Store(ABC):
     def repairs(self) -> Repairs:
         """Repairs of the store's structures. Needs `Capability.REPAIR`."""
         raise NotCapable(store=self.ref.url, capability=Capability.REPAIR.value)
+
+    def backups(self) -> Backups:
+        """Copies of the store while it is used. Needs `Capability.BACKUP`."""
+        raise NotCapable(store=self.ref.url, capability=Capability.BACKUP.value)
 
     @abstractmethod
     def document(self, kind: Kind[T], key: object = "") -> T | None:

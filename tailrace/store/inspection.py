@@ -90,11 +90,11 @@ class Repairs(ABC):
     """Repairs of damaged structures. The caller holds the epoch lock."""
 
     @abstractmethod
-    def roll_back(self, epoch: int) -> list[tuple[int, int]]:
-        """Rolls back an uncommitted epoch in all shards, by its undo records.
+    def roll_back(self, committed: int) -> list[tuple[int, int]]:
+        """Rolls back everything after an epoch in all shards, by the undo records.
 
-        Readers see no change, because they already read through the undo records. Returns (shard, state) of each
-        damaged undo record: those states keep the epoch's values and must be recomputed.
+        Readers of that epoch see no change, because they already read through the undo records. Returns (shard, state)
+        of each state whose undo records are damaged or gone: it keeps its newest values and must be recomputed.
         """
 
     @abstractmethod

@@ -16,7 +16,7 @@ DESIGNED = {"init", "sql", "load", "put", "delete", "get", "scan", "refresh", "r
 
 
 def test_all_designed_verbs_exist() -> None:
-    assert set(VERBS) == DESIGNED | {"verify", "audit", "record", "check", "demo", "bench"}
+    assert set(VERBS) == DESIGNED | {"verify", "audit", "record", "check", "backup", "dump", "restore", "demo", "bench"}
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -89,6 +89,11 @@ def parse(sql: str) -> list[Statement]:
     return [_parse_statement(sql, tokens) for tokens in _split_statements(sql)]
 
 
+def split(sql: str) -> list[str]:
+    """The texts of statements separated by semicolons, each as written."""
+    return [sql[tokens[0].start : tokens[-1].end + 1] for tokens in _split_statements(sql)]
+
+
 def _split_statements(sql: str) -> list[list[Token]]:
     parts: list[list[Token]] = [[]]
     for token in dialect.tokens(sql):
@@ -252,4 +257,5 @@ __all__ = [
     "only_query",
     "parse",
     "parse_query",
+    "split",
 ]

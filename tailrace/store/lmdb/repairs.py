@@ -26,14 +26,15 @@ class LmdbRepairs(Repairs):
     def __init__(self, store: LmdbStore) -> None:
         self._store = store
 
-    def roll_back(self, epoch: int) -> list[tuple[int, int]]:
+    def roll_back(self, committed: int) -> list[tuple[int, int]]:
         damaged: list[tuple[int, int]] = []
         for index in range(self._store.shards):
             environment = self._store.shard(index).environment
             with environment.write() as txn:
-                marks = txn.cursor(environment.databases["marks"])
-                states = [int.from_bytes(key) for key, value in marks.iternext() if _is_applied(value, epoch)]
-                damaged += [(index, state) for state in states if not _roll_back(txn, environment, state, epoch)]
+                with txn.cursor(environment.databases["marks"]) as cursor:
+                    marks = [(int.from_bytes(key), decode_mark(value)) for key, value in cursor.iternext()]
+                ahead = [(state, mark) for state, mark in marks if mark is not None and mark.applied > committed]
+                damaged += [(index, s) for s, mark in ahead if not _roll_back(txn, environment, s, mark, committed)]
         return damaged
 
     def reset_state(self, shard: int, state: int, committed: int) -> None:
@@ -71,30 +72,34 @@ class LmdbRepairs(Repairs):
         return scratch(self._store)
 
 
-def _is_applied(value: bytes, epoch: int) -> bool:
-    mark = decode_mark(value)
-    return mark is not None and mark.applied == epoch
-
-
-def _roll_back(txn: Any, environment: Environment, state: int, epoch: int) -> bool:
-    """Rolls back one state. Returns False, and keeps the epoch's values, if its undo record is damaged."""
+def _roll_back(txn: Any, environment: Environment, state: int, mark: Mark, committed: int) -> bool:
+    """Rolls back one state. Returns False, and keeps its values, if an undo record that it needs is damaged or gone."""
     data, undo_db = environment.databases["data"], environment.databases["undo"]
-    try:
-        undo = Undo(txn, undo_db, state, epoch)
-        undo.check_complete()
-        olds = list(undo.items())
-    except UNREADABLE:
-        olds = None
-    for key, old in olds or ():
+    with txn.cursor(undo_db) as cursor:
+        epochs = list(undo_epochs(cursor, state, committed + 1, LAST_EPOCH))
+    olds = _read_olds(txn, undo_db, state, epochs) if mark.oldest <= committed and mark.applied in epochs else None
+    for key, old in (olds or {}).items():
         if old is None:
             txn.delete(state_prefix(state) + key, db=data)
         else:
             txn.put(state_prefix(state) + key, old, db=data)
-    _remove_undo(txn, undo_db, state, epoch)
-    mark = decode_mark(txn.get(state_prefix(state), db=environment.databases["marks"]))
-    oldest = mark.oldest if mark is not None and olds is not None else epoch - 1
-    _write_mark(txn, environment, state, epoch - 1, min(oldest, epoch - 1))
+    for epoch in epochs:
+        _remove_undo(txn, undo_db, state, epoch)
+    _write_mark(txn, environment, state, committed, mark.oldest if olds is not None else committed)
     return olds is not None
+
+
+def _read_olds(txn: Any, undo_db: Any, state: int, epochs: list[int]) -> dict[bytes, bytes | None] | None:
+    """The values before the first of these epochs, of all keys that they changed; None if a record is damaged."""
+    olds: dict[bytes, bytes | None] = {}
+    try:
+        for epoch in reversed(epochs):  # the earliest last, so that it wins
+            undo = Undo(txn, undo_db, state, epoch)
+            undo.check_complete()
+            olds.update(undo.items())
+    except UNREADABLE:
+        return None
+    return olds
 
 
 def _remove_undo(txn: Any, db: Any, state: int, epoch: int) -> None:

@@ -71,21 +71,28 @@ def can_create(path: Path) -> bool:
 def require(path: Path, requested: Requested) -> None:
     """Raises `OptionDiffers` if an existing store has other settings. A larger `map_size` is stored instead."""
     settings = read_settings(path)
-    for option in ("nodes", "shards", "durable"):
-        given, found = getattr(requested, option), getattr(settings, option)
-        if given is not None and given != found:
-            advice = f"It is fixed when a store is created. Omit {option}, or {_NEW_STORE}"
-            raise OptionDiffers(path=str(path), option=option, found=found, given=given, advice=advice)
-    if requested.map_size is None or requested.map_size == settings.map_size:
-        return
-    if requested.map_size < settings.map_size:
-        advice = "It can only be raised. Omit map_size"
-        data = {"option": "map_size", "found": settings.map_size, "given": requested.map_size, "advice": advice}
-        raise OptionDiffers(path=str(path), **data)
-    larger = structs.replace(settings, map_size=requested.map_size)
-    if (fault := _find_fault(larger)) is not None:
+    combined = combine(path, settings, requested)
+    if combined != settings:
+        _write(path, combined)
+
+
+def combine(path: Path, settings: Settings, requested: Requested) -> Settings:
+    """The settings of the store or backup at `path`, with a larger `map_size` if that was requested.
+
+    Raises `OptionDiffers` for any other difference.
+    """
+    for option, given in requested._asdict().items():
+        found = getattr(settings, option)
+        if given is None or given == found or (option == "map_size" and given > found):
+            continue
+        advice = f"It is fixed when a store is created. Omit {option}, or {_NEW_STORE}"
+        if option == "map_size":
+            advice = "It can only be raised. Omit map_size"
+        raise OptionDiffers(path=str(path), option=option, found=found, given=given, advice=advice)
+    combined = structs.replace(settings, map_size=requested.map_size or settings.map_size)
+    if (fault := _find_fault(combined)) is not None:
         raise StoreError(message=fault)
-    _write(path, larger)
+    return combined
 
 
 def _write(path: Path, settings: Settings) -> None:
@@ -113,8 +120,16 @@ def read_settings(path: Path) -> Settings:
         raise NotAStore(path=str(path), reason=reason, text=f"{reason}. Give this user read and write access") from None
     except (ValueError, RecursionError):
         raise NotAStore(path=str(path), reason="its store.json is not JSON") from None
+    try:
+        return decode(path, content)
+    except ValueError as error:
+        raise NotAStore(path=str(path), reason=f"its store.json {error}") from None
+
+
+def decode(path: Path, content: object) -> Settings:
+    """The settings of a store or backup at `path`. Raises `ValueError` with the reason if they are invalid."""
     if not isinstance(content, dict) or type(content.get("format")) is not int:
-        raise NotAStore(path=str(path), reason="its store.json has no format number")
+        raise ValueError("has no format number")
     if content["format"] > FORMAT:
         raise NewerFormat(path=str(path), found=content["format"], known=FORMAT)
     if content["format"] < FORMAT:
@@ -122,9 +137,9 @@ def read_settings(path: Path) -> Settings:
     try:
         settings = msgspec.convert(content, Settings)
     except msgspec.ValidationError as error:
-        raise NotAStore(path=str(path), reason=f"its store.json is invalid ({error})") from None
+        raise ValueError(f"is invalid ({error})") from None
     if (fault := _find_fault(settings)) is not None:
-        raise NotAStore(path=str(path), reason=f"its store.json is invalid ({fault})")
+        raise ValueError(f"is invalid ({fault})")
     return settings
 
 

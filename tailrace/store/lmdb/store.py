@@ -29,6 +29,7 @@ from tailrace.codec.schema import TableDef
 from tailrace.codec.sorting import order
 from tailrace.errors import BadPosition, Conflict, Corrupt, Fenced, NoSuchRow, OffsetGap
 from tailrace.store import documents
+from tailrace.store.backups import Backups
 from tailrace.store.base import Capability, Change, Cut, Past, Position, Store, Written
 from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.inspection import Inspection, Repairs
@@ -94,6 +95,11 @@ class LmdbStore(Store):
         from tailrace.store.lmdb.repairs import LmdbRepairs
 
         return LmdbRepairs(self)
+
+    def backups(self) -> Backups:
+        from tailrace.store.lmdb.packing import LmdbBackups
+
+        return LmdbBackups(self)
 
     # documents
 
