@@ -22,10 +22,10 @@ ROWS = 50_000  # in one transaction
 
 def load_dump(db: Database, directory: Path, manifest: Manifest, on_step: OnStep) -> None:
     """Creates the tables, loads their rows, then builds the views. Raises `BadBackup` if a file is damaged."""
-    tables, views = _read_schema(directory, manifest)
     on_step(Step("checking the files"))
     for name, record in manifest.files.items():
         check(directory, name, record)
+    tables, views = _read_schema(directory, manifest)
     db.sql(";\n".join(tables))
     for name, file in sorted(manifest.tables.items()):
         _load_rows(db, name, directory, file, on_step)
