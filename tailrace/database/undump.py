@@ -22,6 +22,9 @@ ROWS = 50_000  # in one transaction
 
 def load_dump(db: Database, directory: Path, manifest: Manifest, on_step: OnStep) -> None:
     """Creates the tables, loads their rows, then builds the views. Raises `BadBackup` if a file is damaged."""
+    if set(manifest.files) != {SCHEMA, *manifest.tables.values()}:
+        reason = f"{NAME} is damaged: it must name {SCHEMA} and the files of all tables"
+        raise BadBackup(path=str(directory), reason=reason, file=NAME)
     on_step(Step("checking the files"))
     for name, record in manifest.files.items():
         check(directory, name, record)

@@ -182,3 +182,15 @@ def test_a_damaged_dump_creates_nothing(db: tr.Database, tmp_path: Path, file: s
     with pytest.raises(BadBackup, match=file):
         tr.restore(tmp_path / "dump", tmp_path / "again")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["dump", "shop"]
+
+
+def test_a_manifest_without_its_files_creates_nothing(db: tr.Database, tmp_path: Path) -> None:
+    db.dump(tmp_path / "dump")
+    path = tmp_path / "dump" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for missing in ("schema.sql", "tables/a.parquet"):
+        files = {name: record for name, record in manifest["files"].items() if name != missing}
+        path.write_text(json.dumps({**manifest, "files": files}))
+        with pytest.raises(BadBackup, match=r"manifest\.json"):
+            tr.restore(tmp_path / "dump", tmp_path / "again")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["dump", "shop"]
