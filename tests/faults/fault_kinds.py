@@ -233,7 +233,7 @@ def backup(bench: Bench, rng: random.Random) -> str:
     bench.write(rng, 20, 40)
     assert subprocess.run(command, env=env).returncode == -signal.SIGKILL
     assert not target.exists()
-    acknowledged = max(writer.last("ok")[1] for writer in bench.writers if writer.count("ok"))
+    acknowledged = max((writer.last("ok")[1] for writer in bench.writers if writer.count("ok")), default=0)
     assert subprocess.run(command, env=env, capture_output=True).returncode == 0
     assert not list(bench.path.glob(".*.draft"))
     bench.moment = time.monotonic()
