@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tailrace.database.transaction import Transaction
     from tailrace.database.view import View
     from tailrace.epochs.model import Epoch
+    from tailrace.spark.spark_options import SparkOptions
     from tailrace.store.base import Cut, Written
     from tailrace.verify.audit.findings import AuditReport
     from tailrace.verify.report import Report
@@ -38,6 +39,7 @@ __all__ = [
     "Restored",
     "Saved",
     "Snapshot",
+    "SparkOptions",
     "Table",
     "TailraceError",
     "Transaction",
@@ -60,6 +62,7 @@ _HOMES = {
     "Restored": "tailrace.database.restore",
     "Saved": "tailrace.database.backup",
     "Snapshot": "tailrace.database.snapshot",
+    "SparkOptions": "tailrace.spark.spark_options",
     "Table": "tailrace.database.table",
     "Transaction": "tailrace.database.transaction",
     "View": "tailrace.database.view",

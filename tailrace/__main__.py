@@ -1,6 +1,6 @@
 """`python -m tailrace` is `tailrace`."""
 
-from tailrace.cli.app import main
+from tailrace.cli.main import main
 
 if __name__ == "__main__":
     main()

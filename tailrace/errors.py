@@ -16,6 +16,7 @@
     │   ├── BadKey                a key with the wrong number or types of values
     │   ├── BadPosition           a read waits for a position that no write to this store returned
     │   ├── BadFile               a file to load is invalid (with the line)
+    │   ├── RowFailed             an expression of a view failed: raise_error(), a scalar subquery of several rows
     │   ├── BadRecording          a file to check is not a recording, or is damaged
     │   └── BadHistory            a history to check is invalid
     ├── StoreError                the store on disk
@@ -35,13 +36,15 @@
     │   └── Closed                the database handle was closed
     └── EpochError                maintenance
         ├── Timeout               a view did not reach the requested position in time
+        ├── ViewFailed            a view has failed and shows an earlier epoch than requested
         ├── BuildFailed           a view could not be built or replaced; the build was discarded
         ├── EpochsLocked          another process runs epochs
         ├── Fenced                another process took over the epochs of this one
         └── EpochFailed           the Spark job of an epoch failed; nothing was committed
 
     EnvironmentFault              something outside Tailrace is missing or failed; also a TailraceError
-    └── NoJava                    Spark cannot start without Java
+    ├── NoJava                    Spark cannot start without Java
+    └── BadSetting                an option or a variable of the environment has a wrong value
 
 The keyword arguments of an error are its data: attributes of the error, and the dict `error.data`.
 Programs and tests read the data; people read the message.
@@ -58,6 +61,7 @@ __all__ = [
     "BadKey",
     "BadPosition",
     "BadRecording",
+    "BadSetting",
     "BadValue",
     "BeingBuilt",
     "BuildFailed",
@@ -83,6 +87,7 @@ __all__ = [
     "OlderFormat",
     "OptionDiffers",
     "ReadOnly",
+    "RowFailed",
     "SnapshotGone",
     "SqlError",
     "StoreError",
@@ -93,6 +98,7 @@ __all__ = [
     "UnknownColumn",
     "UnknownName",
     "Unsupported",
+    "ViewFailed",
 ]
 
 
@@ -127,12 +133,16 @@ def _rebuild(kind: type[TailraceError], data: dict[str, Any]) -> TailraceError:
 
 
 class SqlError(TailraceError):
-    """A statement is wrong. `line` and `column` (from 1) are set if the place is known."""
+    """A statement is wrong. `line` and `column` (from 1) are set if the place is known.
+
+    `file` is the name of the file, if the caller knows it.
+    """
 
     def __init__(self, **data: Any) -> None:
         super().__init__(**data)
         if data.get("line"):
-            self.args = (f"{self.args[0]} (line {data['line']}, column {data['column']})",)
+            file = f"{data['file']}, " if data.get("file") else ""
+            self.args = (f"{self.args[0]} ({file}line {data['line']}, column {data['column']})",)
 
 
 class SyntaxFault(SqlError):
@@ -196,6 +206,10 @@ class BadPosition(DataError):
 
 class BadFile(DataError):
     template = "{path}: {message}; nothing was loaded"
+
+
+class RowFailed(DataError):
+    """An expression of a view raised an error. `message` says which and for which values."""
 
 
 class BadRecording(DataError):
@@ -298,6 +312,13 @@ class BuildFailed(EpochError):
     )
 
 
+class ViewFailed(EpochError):
+    template = (
+        "view {name!r} failed at epoch {epoch} and still shows epoch {shown}. Reason: {reason}."
+        " Correct or delete the row: the view then recovers by itself. Or run `tailrace resume`, or replace the view"
+    )
+
+
 class EpochsLocked(EpochError):
     template = "epochs of {path} are already run by process {pid} ({command}, since {since}). Stop that process first"
 
@@ -319,3 +340,7 @@ class EnvironmentFault(TailraceError):
 
 class NoJava(EnvironmentFault):
     template = "Spark needs Java 17 or newer: {reason}. Set JAVA_HOME, or run `pip install 'tailrace[java]'`"
+
+
+class BadSetting(EnvironmentFault):
+    template = "{name}: {value!r} is not valid; {advice}"

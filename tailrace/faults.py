@@ -20,6 +20,8 @@ processes run, and a process that is restarted after a kill does not meet the sa
 | task.applied     | in a task: all its shards are committed                                           |
 | epoch.commit     | all shards of all tasks are committed, the epoch is not                           |
 | epoch.committed  | the epoch is committed, the log is not trimmed                                    |
+| view.failed      | the intent leaves a failed view out, its states are not rolled back               |
+| view.undone      | the states of a failed view are rolled back in a shard; others may not be         |
 | log.trim         | log entries are trimmed, the notes of their transactions are not yet removed      |
 | build.chunk      | before the job that adds a chunk to a view                                        |
 | build.publish    | a view is complete but not published                                              |

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.status import Status
 from rich.table import Table as Grid
 from rich.text import Text
 
 from tailrace.codec import text
+from tailrace.words import count
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+    from rich.status import Status
 
 MAX_TABLE_ROWS = 1_000  # a table on the terminal shows at most this many rows
 _PIPE_WIDTH = 10_000  # columns; wide enough that nothing is cut or wrapped in a pipe
@@ -55,7 +58,7 @@ def print_rows(table: pa.Table, *, as_json: bool) -> None:
     shown_rows = iterate_rows(table.slice(0, MAX_TABLE_ROWS))
     print_table(names, (map(text.format_cell, row) for row in shown_rows), _numeric_columns(table.schema))
     if table.num_rows > MAX_TABLE_ROWS:
-        print_markup(f"[dim]first {MAX_TABLE_ROWS:,} of {table.num_rows:,} rows; --json prints all[/dim]")
+        print_markup(f"[dim]first {MAX_TABLE_ROWS:,} of {count(table.num_rows, 'row')}; --json prints all[/dim]")
 
 
 def _numeric_columns(schema: pa.Schema) -> list[bool]:
@@ -87,6 +90,8 @@ def print_row(row: Mapping[str, Any], *, as_json: bool) -> None:
 
 def progress_bar() -> Progress:
     """A progress bar on stderr; invisible if stderr is not a terminal."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
     out = console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     return Progress(*columns, console=out, transient=True, disable=not out.is_terminal)

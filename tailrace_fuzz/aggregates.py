@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from tailrace_fuzz.expressions import Expr, Expressions, Ref
+from tailrace_fuzz import nested
+from tailrace_fuzz.expressions import Expr, Expressions, Ref, has_nested
 from tailrace_fuzz.features import Features
 
 _ORDERED = ("int", "dec", "dbl", "str", "date", "ts", "ntz", "bin", "bool")
@@ -74,7 +75,8 @@ class Aggregates:
         return Expr(f"AVG({argument.sql})", "dbl", 2 if argument.grade else 1)
 
     def _extreme(self, scope: Sequence[Ref]) -> Expr:
-        argument = self._argument(scope, _ORDERED)
+        kinds = (*_ORDERED, *nested.ORDERED) if has_nested(scope) else _ORDERED
+        argument = self._argument(scope, kinds)
         return Expr(f"{self._rng.choice(['MIN', 'MAX'])}({argument.sql})", argument.kind, argument.grade)
 
     def _count_if(self, scope: Sequence[Ref]) -> Expr:

@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from tailrace_fuzz import nested
 from tailrace_fuzz.schemas import Field, TableSchema
 
 Row = dict[str, Any]
@@ -33,6 +34,7 @@ DOMAINS: dict[str, list[Any]] = {
     "DATE": [_DAY + timedelta(days=n) for n in (0, 1, 2, 3, 31, 366)],
     "TIMESTAMP": [(_MOMENT + timedelta(minutes=n)).replace(tzinfo=UTC) for n in (0, 30, 90, 1500, 50_000)],
     "TIMESTAMP_NTZ": [_MOMENT + timedelta(minutes=n, microseconds=n) for n in (0, 30, 90, 1500)],
+    **nested.DOMAINS,
 }
 SPECIALS = [float("nan"), float("inf"), float("-inf")]
 _KEYS: dict[str, list[Any]] = {

@@ -15,6 +15,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tailrace_fuzz import nested
 from tailrace_fuzz.templates import LITERALS, TEMPLATES, Template
 
 NUMERIC = ("int", "dec", "dbl")
@@ -54,7 +55,7 @@ class Expressions:
             return self.literal(kind)
         if self._rng.random() < 0.2:
             return self._generic(kind, scope, depth)
-        return self._fill_template(self._choose_template(TEMPLATES[kind], scope), kind, scope, depth)
+        return self._fill_template(self._choose_template(_templates(kind, scope), scope), kind, scope, depth)
 
     def condition(self, scope: Sequence[Ref], depth: int) -> Expr:
         """A condition that, almost always, reads at least one column."""
@@ -81,7 +82,7 @@ class Expressions:
         return self._rng.choice(refs) if refs else None
 
     def literal(self, kind: str) -> Expr:
-        return Expr(self._rng.choice(LITERALS[kind]), kind)
+        return Expr(self._rng.choice(LITERALS[kind] if kind in LITERALS else nested.LITERALS[kind]), kind)
 
     def _choose_template(self, templates: list[Template], scope: Sequence[Ref]) -> Template:
         """A template, preferably one whose argument kinds are all in scope (four attempts)."""
@@ -121,5 +122,16 @@ class Expressions:
         elif form == 3:
             text = f"if({self.condition(scope, depth - 1).sql}, {first.sql}, {second.sql})"
         else:
-            text = self._rng.choice(_GENERIC).format(first.sql, second.sql)
+            forms = _GENERIC[:1] if kind == "map" else _GENERIC  # the others compare
+            text = self._rng.choice(forms).format(first.sql, second.sql)
         return Expr(text, kind, max(first.grade, second.grade))
+
+
+def has_nested(scope: Sequence[Ref]) -> bool:
+    """Whether a column of the table with nested columns is in scope, or something made of one."""
+    return any(r.kind in (*nested.ORDERED, "map") for r in scope)
+
+
+def _templates(kind: str, scope: Sequence[Ref]) -> list[Template]:
+    own = TEMPLATES.get(kind, [])
+    return [*own, *nested.TEMPLATES.get(kind, [])] if has_nested(scope) or not own else own

@@ -11,6 +11,7 @@ T = TypeVar("T")
 
 FEATURES: dict[str, float] = {
     "where": 1,
+    "time": 1,  # conditions on now()
     "joins": 1,  # inner equi-joins
     "outer": 1,  # LEFT, RIGHT, FULL
     "semi": 1,  # SEMI, ANTI
@@ -29,6 +30,8 @@ FEATURES: dict[str, float] = {
     "subqueries": 1,  # in FROM
     "cte": 1,
     "scalar": 1,  # scalar subqueries
+    "checked": 1,  # scalar subqueries that nothing proves to have one row
+    "lateral": 1,  # LATERAL subqueries
     "in": 1,
     "exists": 1,
     "correlated": 1,
@@ -39,6 +42,7 @@ FEATURES: dict[str, float] = {
     "values": 1,
     "views": 1,  # views over views
     "specials": 1,  # NaN and infinities
+    "nested": 1,  # a table with arrays, maps, structs and intervals
 }
 
 

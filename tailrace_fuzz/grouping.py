@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from tailrace_fuzz.aggregates import Aggregates
 from tailrace_fuzz.expressions import Expr, Expressions, Ref
 from tailrace_fuzz.features import Features
+from tailrace_fuzz.nested import ORDERED
 from tailrace_fuzz.sources import Column, Query, Source
 
-_KINDS = ("int", "str", "date", "dec", "bool", "dbl", "ts", "ntz", "bin")
+_KINDS = ("int", "str", "date", "dec", "bool", "dbl", "ts", "ntz", "bin", *ORDERED)
 
 
 class Grouping:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Container, Iterable
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +16,7 @@ from pyspark.sql import SparkSession
 import tailrace as tr
 from tailrace.database.inside import inside
 from tailrace.spark.session import session
+from tailrace.store.commits import read_committed
 from tailrace.types import schema
 
 Row = dict[str, Any]
@@ -81,16 +84,28 @@ class Model:
             if any(used in pending for used in inside(self.db).catalog.view(name).uses):
                 pending.append(name)
                 continue
-            answer = spark.sql(view.sql)
+            answer = spark.sql(fix_time(view.sql, read_committed(inside(self.db).store).time))
             answer.createOrReplaceTempView(name)
             assert_same(view.scan(), answer.toArrow(), f"view {name}: {view.sql}")
+
+
+def fix_time(sql: str, time: int) -> str:
+    """The query with `now()`, `current_timestamp()`, `localtimestamp()` and `current_date()` as literals."""
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=time)
+    literals = {
+        "now": f"TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S.%f}Z'",
+        "current_timestamp": f"TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S.%f}Z'",
+        "localtimestamp": f"TIMESTAMP_NTZ '{moment:%Y-%m-%d %H:%M:%S.%f}'",
+        "current_date": f"DATE '{moment:%Y-%m-%d}'",
+    }
+    return re.sub(rf"\b({'|'.join(literals)})\(\)", lambda call: literals[call[1].lower()], sql, flags=re.IGNORECASE)
 
 
 def plain(value: Any) -> Any:
     """A hashable value in which NaN equals NaN and -0.0 equals 0.0."""
     if isinstance(value, float):
         return "nan" if math.isnan(value) else value + 0.0
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return tuple(plain(v) for v in value)
     if isinstance(value, dict):
         return tuple(sorted((k, plain(v)) for k, v in value.items()))

@@ -6,11 +6,14 @@ import random
 from collections.abc import Sequence
 
 from tailrace_fuzz.aggregates import Aggregates
-from tailrace_fuzz.expressions import ARRAYS, SCALARS, Expr, Expressions, Ref
+from tailrace_fuzz.expressions import ARRAYS, SCALARS, Expr, Expressions, Ref, has_nested
 from tailrace_fuzz.features import Features
 from tailrace_fuzz.grouping import Grouping
+from tailrace_fuzz.laterals import Laterals
+from tailrace_fuzz.nested import NESTED
 from tailrace_fuzz.sources import Column, Named, Query, Source, Sources
 from tailrace_fuzz.subqueries import Subqueries
+from tailrace_fuzz.times import time_condition
 from tailrace_fuzz.windows import Windows
 
 MAX_LENGTH = 4000  # characters; longer queries are unreadable
@@ -36,6 +39,9 @@ class Queries:
         self._subqueries = Subqueries(rng, features, self._expressions, self._aggregates, self._sources)
         self._grouping = Grouping(rng, features, self._expressions, self._aggregates, self._new_name)
         self._windows = Windows(rng, self._expressions, self._new_name)
+        self._laterals = Laterals(
+            rng, features, self._expressions, self._aggregates, self._sources, self._windows, self._new_name
+        )
 
     def _new_name(self, prefix: str) -> str:
         self._number += 1
@@ -55,10 +61,13 @@ class Queries:
         made: Query = getattr(self, f"_{form}")(depth, named)
         return made
 
+    def _from(self, depth: int, named: Named) -> Source:
+        return self._laterals.append(self._sources.clause(depth, named), depth, named)
+
     # Single SELECTs
 
     def _select(self, depth: int, named: Named, kinds: Sequence[str] | None = None) -> Query:
-        source = self._sources.clause(depth, named)
+        source = self._from(depth, named)
         where = self._where(source, depth, named)
         if kinds is None and source.single and self._rng.random() < 0.1:
             columns = tuple(Column(r.name, r.kind, r.grade) for r in source.refs)
@@ -66,7 +75,7 @@ class Queries:
         items = self._items(source, depth, named) if kinds is None else self._items_of_kinds(source, kinds)
         names = [self._new_name("c") for _ in items]
         columns = tuple(Column(n, i.kind, i.grade) for n, i in zip(names, items, strict=True))
-        exact = all(i.grade < 2 for i in items)
+        exact = all(i.grade < 2 and i.kind != "map" for i in items)  # Spark has no DISTINCT of maps
         distinct = "DISTINCT " if kinds is None and exact and self._features.on(self._rng, "distinct", 0.12) else ""
         select_list = ", ".join(f"{i.sql} AS {n}" for i, n in zip(items, names, strict=True))
         return Query(f"SELECT {distinct}{select_list} FROM {source.sql}{where}", columns, source.size)
@@ -77,8 +86,13 @@ class Queries:
         while self._rng.random() < 0.45:
             kind = self._rng.choice(SCALARS if self._rng.random() < 0.9 else ARRAYS)
             items.append(self._expressions.of(kind, source.refs, self._rng.randrange(1, 4)))
+        if has_nested(source.refs) and self._rng.random() < 0.5:
+            kind = self._rng.choice(["struct", "map", "ivl"])
+            items.append(self._expressions.of(kind, source.refs, self._rng.randrange(1, 3)))
         if self._features.on(self._rng, "scalar", 0.07):
             items.append(self._subqueries.scalar(source.refs, depth, named))
+        if self._features.on(self._rng, "checked", 0.05):
+            items.append(self._subqueries.checked(source.refs, depth, named))
         return items
 
     def _items_of_kinds(self, source: Source, kinds: Sequence[str]) -> list[Expr]:
@@ -92,10 +106,14 @@ class Queries:
         if subquery is not None:
             conditions.insert(self._rng.randrange(len(conditions) + 1), subquery)
         glue = " OR " if len(conditions) > 1 and self._rng.random() < 0.4 else " AND "
-        return f" WHERE {glue.join(conditions)}" if conditions else ""
+        where = f" WHERE {glue.join(conditions)}" if conditions else ""
+        timed = time_condition(source, self._features)
+        if timed is None:
+            return where
+        return f" WHERE ({glue.join(conditions)}) AND {timed}" if conditions else f" WHERE {timed}"
 
     def _grouped(self, depth: int, named: Named) -> Query:
-        source = self._sources.clause(depth, named)
+        source = self._from(depth, named)
         return self._grouping.query(source, self._where(source, depth, named))
 
     # Set operations and CTEs
@@ -125,7 +143,7 @@ class Queries:
     # Windows and limits
 
     def _windowed(self, depth: int, named: Named) -> Query:
-        source = self._sources.clause(depth, named)
+        source = self._from(depth, named)
         if not source.exact:
             return self._select(depth, named)
         where = self._where(source, depth, named)
@@ -135,7 +153,7 @@ class Queries:
 
     def _ranked(self, depth: int, named: Named) -> Query:
         """The first k rows of every partition."""
-        source = self._sources.clause(depth, named)
+        source = self._from(depth, named)
         if not source.exact:
             return self._select(depth, named)
         where = self._where(source, depth, named)
@@ -151,7 +169,7 @@ class Queries:
     def _limited(self, depth: int, named: Named) -> Query:
         """ORDER BY all selected columns, so tied rows are equal, and LIMIT."""
         inner = self._select(depth, named)
-        if not inner.exact or any(c.kind in ARRAYS for c in inner.columns):
+        if not inner.exact or any(c.kind in NESTED for c in inner.columns):
             return inner
         refs = [Ref(c.name, c.kind, c.grade, c.name) for c in inner.columns]
         order = self._windows.total(refs)

@@ -13,14 +13,15 @@ from pathlib import Path
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import tailrace as tr
 from tailrace.database.inside import inside
 from tailrace.errors import Unsupported
 from tailrace_fuzz.data import Epoch
-from tailrace_fuzz.model import UNCOMPILED, Model, differences, interpreted
+from tailrace_fuzz.model import UNCOMPILED, Model, differences, fix_time, interpreted
 from tailrace_fuzz.scenarios import Scenario, View
+from tailrace_fuzz.times import time_of_epoch
 
 
 @dataclass(frozen=True)
@@ -63,17 +64,21 @@ class Oracle:
 
     def __init__(self, spark: SparkSession, model: Model) -> None:
         self._spark, self._model = interpreted(spark), model
+        self.time = 0
+
+    def _query(self, view: View) -> DataFrame:
+        return self._spark.sql(fix_time(view.sql, self.time))
 
     def update(self, tables: Iterable[str], views: Iterable[View]) -> None:
         """Registers the changed tables, and the views that other views read."""
         self._model.show(self._spark, tables)
         for view in views:
-            self._spark.sql(view.sql).createOrReplaceTempView(view.name)
+            self._query(view).createOrReplaceTempView(view.name)
 
     def refusal(self, view: View) -> str | None:
         """The error if Spark does not accept a query, else None."""
         try:
-            self._spark.sql(view.sql).createOrReplaceTempView(view.name)
+            self._query(view).createOrReplaceTempView(view.name)
         except PySparkException as error:
             return str(error).split("\n", 1)[0]
         return None
@@ -81,14 +86,14 @@ class Oracle:
     def failure(self, view: View) -> str | None:
         """The error if Spark fails to run a query, else None."""
         try:
-            self._spark.sql(view.sql).toArrow()
+            self._query(view).toArrow()
         except (PySparkException, Py4JError) as error:
             return str(error).split("\n", 2)[1 if "calling o" in str(error) else 0]
         return None
 
     def answers(self, views: Sequence[View]) -> list[pa.Table]:
         with ThreadPoolExecutor(2) as pool:
-            return list(pool.map(lambda view: self._spark.sql(view.sql).toArrow(), views))
+            return list(pool.map(lambda view: self._query(view).toArrow(), views))
 
 
 class Player:
@@ -106,6 +111,8 @@ class Player:
         self._views: list[View] = []
         self._wrong: set[int] = set()
         self._epoch = 0
+        inside(self._db).epochs.clock = lambda: time_of_epoch(self._epoch)
+        self._oracle.time = time_of_epoch(0)
 
     def play(self) -> Outcome:
         with self._db:
@@ -116,6 +123,7 @@ class Player:
             self._compare()
             for number, epoch in enumerate(self._scenario.epochs, start=1):
                 self._epoch = number
+                self._oracle.time = time_of_epoch(number)
                 self._run(epoch)
                 if number == len(self._scenario.epochs) // 2:
                     self._create([v for v in self._scenario.views if v.number in late])
@@ -124,7 +132,7 @@ class Player:
         return self.outcome
 
     def _write(self, epoch: Epoch) -> None:
-        inside(self._db).epochs.small = -1 if epoch.spread else 50_000
+        inside(self._db).epochs.jobs.small = -1 if epoch.spread else 50_000
         for operation in epoch.operations:
             key = self._db.table(operation.table).key
             keys = [tuple(row[k] for k in key) for row in operation.rows]

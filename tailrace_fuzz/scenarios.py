@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tailrace_fuzz import nested
 from tailrace_fuzz.data import Epoch, Writer
 from tailrace_fuzz.features import Features
 from tailrace_fuzz.queries import random_query
@@ -57,6 +58,8 @@ def scenario(seed: int | str, group: int, features: Features, count: int = PER_S
     """The scenario of queries `group * PER_STORE` to `group * PER_STORE + count - 1`."""
     rng = random.Random(f"{seed}/schema/{group}")
     tables = random_schema(rng)
+    if features.on(random.Random(f"{seed}/nested/{group}"), "nested", 0.3):
+        tables = (*tables[:2], nested.TABLE)
     writer = Writer(rng, tables, specials=features.on(rng, "specials", 0.2))
     fill, epochs = writer.fill(), tuple(writer.epochs(EPOCHS))
     views: list[View] = []

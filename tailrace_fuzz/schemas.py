@@ -22,6 +22,11 @@ KINDS: dict[str, str] = {
     "DATE": "date",
     "TIMESTAMP": "ts",
     "TIMESTAMP_NTZ": "ntz",
+    "ARRAY<INT>": "arr:int",
+    "ARRAY<STRING>": "arr:str",
+    "STRUCT<a: INT, b: STRING>": "struct",
+    "MAP<STRING, INT>": "map",
+    "INTERVAL DAY TO SECOND": "ivl",
 }
 
 _KEYS: dict[str, tuple[str, ...]] = {

@@ -36,7 +36,10 @@ class Query:
 
 @dataclass(frozen=True)
 class Source:
-    """The content of a FROM clause. `order`: columns that are unique per row, if known."""
+    """The content of a FROM clause. `order`: columns that are unique per row, if known.
+
+    `exact`: whether its rows can be put in one order. Spark cannot sort by maps.
+    """
 
     sql: str
     refs: tuple[Ref, ...]
@@ -46,7 +49,11 @@ class Source:
 
     @property
     def exact(self) -> bool:
-        return all(r.grade < 2 for r in self.refs)
+        return all(r.grade < 2 for r in self.refs) and (bool(self.order) or not self.has_maps)
+
+    @property
+    def has_maps(self) -> bool:
+        return any(r.kind == "map" for r in self.refs)
 
 
 @dataclass(frozen=True)
@@ -156,7 +163,7 @@ class Sources:
         """An ON condition, and whether it contains an equality."""
         pairs = [
             (a, b) for a in left.refs for b in right.refs
-            if a.kind == b.kind and a.grade < 2 and b.grade < 2 and a.kind not in ("bool", "bin")
+            if a.kind == b.kind and a.grade < 2 and b.grade < 2 and a.kind not in ("bool", "bin", "map")
         ]  # fmt: skip
         parts = []
         if pairs and not self._features.on(self._rng, "nonequi", 0.12):
@@ -186,7 +193,7 @@ class Sources:
         if not (left.single and right.single):
             return []
         pairs = [(a, b) for a in left.refs for b in right.refs if a.name == b.name]
-        alike = all(a.kind == b.kind and a.grade < 2 and b.grade < 2 for a, b in pairs)
+        alike = all(a.kind == b.kind != "map" and a.grade < 2 and b.grade < 2 for a, b in pairs)
         return pairs if alike else []
 
     def _using(self, left: Source, right: Source, kind: str, shared: Sequence[tuple[Ref, Ref]]) -> Source:

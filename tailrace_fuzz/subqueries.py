@@ -38,8 +38,25 @@ class Subqueries:
             conditions.append(self._expressions.condition(source.refs, 1).sql)
         return Expr(f"(SELECT {call.sql} FROM {source.sql}{_where(conditions)})", kind, call.grade)
 
+    def checked(self, scope: Sequence[Ref], depth: int, named: Named) -> Expr:
+        """A scalar subquery that returns at most one row, which Tailrace cannot prove: over a union of two groupings.
+
+        The second grouping has no rows.
+        """
+        source = self._sources.factor(depth - 1, named)
+        pairs = comparable_pairs(scope, source)
+        if not pairs or not self._features.weight("union"):
+            return self.scalar(scope, depth, named)
+        outer, inner = self._rng.choice(pairs)
+        kind = self._rng.choice(_SCALAR_KINDS)
+        call = self._aggregates.of(source.refs, kind)
+        grouped = f"SELECT {inner.sql} AS k, {call.sql} AS v FROM {source.sql}"
+        both = f"{grouped} GROUP BY 1 UNION ALL {grouped} WHERE 1 = 0 GROUP BY 1"
+        return Expr(f"(SELECT u.v FROM ({both}) u WHERE u.k = {outer.sql})", kind, call.grade)
+
     def _compared(self, scope: Sequence[Ref], depth: int, named: Named) -> str:
-        scalar = self.scalar(scope, depth, named)
+        checked = self._features.on(self._rng, "checked", 0.3)
+        scalar = self.checked(scope, depth, named) if checked else self.scalar(scope, depth, named)
         value = self._expressions.of(scalar.kind, scope, 1)
         return f"{value.sql} {self._rng.choice(['=', '<', '>=', '<>'])} {scalar.sql}"
 
@@ -52,7 +69,7 @@ class Subqueries:
 
     def _in(self, scope: Sequence[Ref], depth: int, named: Named) -> str:
         source = self._sources.factor(depth - 1, named)
-        pairs = _pairs(scope, source)
+        pairs = comparable_pairs(scope, source)
         if pairs:
             outer, inner = self._rng.choice(pairs)
             value, selected = outer.sql, inner.sql
@@ -65,7 +82,7 @@ class Subqueries:
         return f"{value} {self._not()}IN (SELECT {selected} FROM {source.sql}{_where(conditions)})"
 
     def _correlated(self, source: Source, scope: Sequence[Ref], *, equal: bool) -> list[str]:
-        pairs = _pairs(scope, source)
+        pairs = comparable_pairs(scope, source)
         if not pairs or not self._features.on(self._rng, "correlated", 0.7):
             return []
         alike = [p for p in pairs if p[0].name == p[1].name] or pairs
@@ -76,7 +93,7 @@ class Subqueries:
         return "NOT " if self._rng.random() < 0.4 else ""
 
 
-def _pairs(scope: Sequence[Ref], source: Source) -> list[tuple[Ref, Ref]]:
+def comparable_pairs(scope: Sequence[Ref], source: Source) -> list[tuple[Ref, Ref]]:
     """Comparable pairs of outer and inner columns. Unqualified outer columns would resolve inside the subquery."""
     outer = [r for r in scope if r.kind in _COMPARED and r.grade < 2 and "." in r.sql]
     return [(a, b) for a in outer for b in source.refs if a.kind == b.kind and b.grade < 2]

@@ -14,7 +14,7 @@ class Template:
     grade: int = 0
 
 
-def _parse_templates(lines: str, grade: int = 0) -> list[Template]:
+def parse_templates(lines: str, grade: int = 0) -> list[Template]:
     templates = []
     for line in lines.strip().splitlines():
         text, _, kinds = line.rpartition(" : ")
@@ -33,10 +33,16 @@ _COMPARISONS = """
     ({} NOT IN ({}, {})) : K K K
     ({} IS DISTINCT FROM {}) : K K
 """
+
+
+def comparisons(kind: str) -> list[Template]:
+    return parse_templates(_COMPARISONS.replace("K", kind))
+
+
 _COMPARED = ("int", "dec", "dbl", "str", "date", "ts", "ntz", "bin")
 
 TEMPLATES: dict[str, list[Template]] = {
-    "int": _parse_templates("""
+    "int": parse_templates("""
         ({} + {}) : int int
         ({} - {}) : int int
         (- {}) : int
@@ -66,7 +72,7 @@ TEMPLATES: dict[str, list[Template]] = {
         length({}) : bin
         coalesce(try_cast({} AS INT), 0) : str
         locate('a', {}) : str
-    """) + _parse_templates("""
+    """) + parse_templates("""
         ({} * {}) : int int
         ({} & {}) : int int
         shiftleft({}, 2) : int
@@ -77,7 +83,7 @@ TEMPLATES: dict[str, list[Template]] = {
         hash({}, {}) : str int
         unix_timestamp({}) : ts
     """, grade=1),
-    "dec": _parse_templates("""
+    "dec": parse_templates("""
         ({} + {}) : dec dec
         ({} - {}) : dec dec
         ({} * 2) : dec
@@ -94,13 +100,13 @@ TEMPLATES: dict[str, list[Template]] = {
         ({} + {}) : dec int
         CAST({} AS DECIMAL(5,1)) : str
     """),
-    "dbl": _parse_templates("""
+    "dbl": parse_templates("""
         ({} + {}) : dbl dbl
         ({} - {}) : dbl dbl
         ({} * 2) : dbl
         (- {}) : dbl
         abs({}) : dbl
-    """) + _parse_templates("""
+    """) + parse_templates("""
         ({} * {}) : dbl dbl
         ({} / {}) : dbl dbl
         ({} / {}) : int int
@@ -114,7 +120,7 @@ TEMPLATES: dict[str, list[Template]] = {
         ({} + {}) : dbl int
         CAST({} AS DOUBLE) : str
     """, grade=1),
-    "str": _parse_templates("""
+    "str": parse_templates("""
         concat({}, {}) : str str
         ({} || {}) : str str
         upper({}) : str
@@ -145,7 +151,7 @@ TEMPLATES: dict[str, list[Template]] = {
         regexp_replace({}, '[ab]', '*') : str
         overlay({} PLACING '_' FROM 1) : str
     """),
-    "bool": _parse_templates("""
+    "bool": parse_templates("""
         ({} AND {}) : bool bool
         ({} OR {}) : bool bool
         (NOT {}) : bool
@@ -165,8 +171,8 @@ TEMPLATES: dict[str, list[Template]] = {
         ({} = {}) : int dbl
         ({} >= {}) : dec dbl
         ({} > {}) : ts date
-    """) + [t for kind in _COMPARED for t in _parse_templates(_COMPARISONS.replace("K", kind))],
-    "date": _parse_templates("""
+    """) + [t for kind in _COMPARED for t in comparisons(kind)],
+    "date": parse_templates("""
         date_add({}, 1) : date
         date_sub({}, CAST(pmod({}, 5) AS INT)) : date int
         last_day({}) : date
@@ -179,24 +185,24 @@ TEMPLATES: dict[str, list[Template]] = {
         CAST({} AS DATE) : ntz
         next_day({}, 'MON') : date
     """),
-    "ts": _parse_templates("""
+    "ts": parse_templates("""
         date_trunc('HOUR', {}) : ts
         CAST({} AS TIMESTAMP) : date
         ({} + INTERVAL '90' MINUTE) : ts
         ({} - INTERVAL '1' DAY) : ts
         CAST({} AS TIMESTAMP) : ntz
     """),
-    "ntz": _parse_templates("""
+    "ntz": parse_templates("""
         ({} + INTERVAL '1' HOUR) : ntz
         CAST({} AS TIMESTAMP_NTZ) : ts
         CAST({} AS TIMESTAMP_NTZ) : date
     """),
-    "bin": _parse_templates("""
+    "bin": parse_templates("""
         CAST({} AS BINARY) : str
         ({} || {}) : bin bin
         encode({}, 'UTF-8') : str
     """),
-    "arr:int": _parse_templates("""
+    "arr:int": parse_templates("""
         array({}, {}) : int int
         sequence(1, pmod(coalesce({}, 0), 4)) : int
         transform({}, e -> e + 1) : arr:int
@@ -206,7 +212,7 @@ TEMPLATES: dict[str, list[Template]] = {
         sort_array({}) : arr:int
         slice({}, 1, 1) : arr:int
     """),
-    "arr:str": _parse_templates("""
+    "arr:str": parse_templates("""
         split({}, '') : str
         array({}, {}) : str str
         array_distinct({}) : arr:str

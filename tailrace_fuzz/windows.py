@@ -93,7 +93,7 @@ class Windows:
 
     def _order(self, source: Source) -> str:
         """A total order: by the unique columns or by all columns, often after another column."""
-        last = source.order if source.order and self._rng.random() < 0.6 else source.refs
+        last = source.order if source.order and (source.has_maps or self._rng.random() < 0.6) else source.refs
         first = self._expressions.column(source.refs, _SORTED)
         refs = [first] if first and first not in last else []
         return ", ".join(f"{r.sql}{self._direction()}" for r in [*refs, *self._rng.sample(last, len(last))])

@@ -15,6 +15,7 @@ import pyspark
 
 from tailrace.errors import NoJava
 from tailrace.spark.session import find_java, session
+from tailrace.spark.spark_options import SparkOptions
 
 
 def archive(directory: Path) -> Path | None:
@@ -40,7 +41,7 @@ def archive(directory: Path) -> Path | None:
 
 
 def load_classes() -> None:
-    spark = session(cores=2)
+    spark = session(options=SparkOptions(master="local[2]"))
     spark.createDataFrame([(1, 2)], "a int, b int").createOrReplaceTempView("t")
     spark.sql("SELECT a, count(*), sum(b) FROM t GROUP BY a").toArrow()
     spark.sql("SELECT x.a, rank() OVER (PARTITION BY x.b ORDER BY y.a) FROM t x JOIN t y ON x.a = y.a").toArrow()

@@ -9,6 +9,7 @@ from archive import archive
 from pyspark.sql import SparkSession
 
 from tailrace.spark.session import session
+from tailrace.spark.spark_options import SparkOptions
 
 # Test runs are short: use only the fast compiler. Its default code cache fills up, and then nothing is compiled.
 # Set here, so that the processes of all tests have it, also before the first test that has Spark itself.
@@ -50,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One real Spark session for the whole test run, with Tailrace's own settings."""
-    started = session(cores=2)
+    started = session(options=SparkOptions(master="local[2]"))
     yield started
     started.stop()
 

@@ -97,7 +97,7 @@ def compare_all_along(
     """
     model = Model(db)
     if spread:
-        inside(db).epochs.small = -1
+        inside(db).epochs.jobs.small = -1
     _write(rng, model, sorted(set(changed)), 6)
     _create(db, views)
     model.check()
@@ -112,7 +112,7 @@ def compare_all_along(
     _write(rng, model, changed, 8)
     db.refresh()
     model.check()
-    for frame, reusable in inside(db).epochs.frames.values():
+    for frame, reusable in inside(db).epochs.jobs.frames.values():
         if frame is not None and reusable:
             with redirect_stdout(StringIO()) as plan:
                 frame.explain()

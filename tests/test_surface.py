@@ -25,6 +25,7 @@ NAMES = [
     "Restored",
     "Saved",
     "Snapshot",
+    "SparkOptions",
     "Table",
     "TailraceError",
     "Transaction",

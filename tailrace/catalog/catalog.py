@@ -6,6 +6,7 @@
     state:<print>    the number of the arrangement with that fingerprint
     building         states that a build in one job is filling
     build:<name>     views that are built chunk by chunk, and their states (`catalog/construction.py`)
+    failed:<name>    a view that has failed (`catalog/failed.py`)
     dropping         states to remove, each with the last epoch whose readers may need it
     emptying         dropped tables whose rows are not yet deleted
 
@@ -26,6 +27,8 @@ from tailrace import faults
 from tailrace.catalog import construction
 from tailrace.catalog.construction import BUILDS, DROPPING, LOADED, BuildDocument, Owner
 from tailrace.catalog.definition import TABLES, VIEWS, ViewDef, table_document, table_of, view_document, view_of
+from tailrace.catalog.failed import FailedView, read_failed, recovered_documents
+from tailrace.catalog.retention import EXPIRIES, RETENTIONS, Retention
 from tailrace.codec.schema import TableDef
 from tailrace.errors import InUse, UnknownName
 from tailrace.plan.binding import BoundQuery
@@ -162,6 +165,20 @@ class Catalog:
         return self._current()._states
 
     @property
+    def failed(self) -> dict[str, FailedView]:
+        """The failed views by name (`catalog/failed.py`)."""
+        return read_failed(self._store)
+
+    @property
+    def live_states(self) -> dict[str, int]:
+        """The states that views keep up to date; those that only failed views keep are left out."""
+        failed = self.failed
+        if not failed:
+            return self.states
+        kept = {p for v in self.views.values() if v.name not in failed for p in v.fingerprints}
+        return {p: n for p, n in self.states.items() if p in kept}
+
+    @property
     def relations(self) -> Relations:
         with self._lock:
             self._read()
@@ -183,17 +200,24 @@ class Catalog:
         unpublished = [v for build in self.builds.values() for v in build.unpublished.views]
         return sorted({v.name for v in (*self.views.values(), *unpublished) if name in v.uses})
 
-    def add_table(self, name: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> TableDef:
+    def add_table(
+        self, name: str, columns: tuple[Column, ...], key: tuple[str, ...], retention: Retention | None = None
+    ) -> TableDef:
         current = self._current()
         table = TableDef(current._next, name, columns, key)
-        self._change({TABLES.at(name): table_document(table)}, current._next + 1)
+        documents: dict[str, Any] = {TABLES.at(name): table_document(table)}
+        if retention is not None:
+            documents[RETENTIONS.at(table.id)] = retention
+        self._change(documents, current._next + 1)
         return table
 
     def drop_table(self, name: str) -> None:
         """Removes a table from the catalog. Its rows become leftovers."""
         table = self.table(name)
         self._refuse_if_used(table.name)
-        self._change({TABLES.at(table.name): None, EMPTYING.name: [*(self._store.document(EMPTYING) or ()), table.id]})
+        emptying = [*(self._store.document(EMPTYING) or ()), table.id]
+        retention = dict.fromkeys((RETENTIONS.at(table.id), EXPIRIES.at(table.id)))
+        self._change({TABLES.at(table.name): None, EMPTYING.name: emptying, **retention})
 
     def query(self, view: ViewDef, others: Sequence[ViewDef] = ()) -> BoundQuery:
         """The view's SQL with that of all views it reads. Views in `others` take precedence over published ones."""
@@ -210,7 +234,7 @@ class Catalog:
 
         The numbers are listed in `building`: the states become leftovers if the build ends before `publish`.
         """
-        unpublished, next_number = self._assign_numbers(views, self.states)
+        unpublished, next_number = self._assign_numbers(views, self.live_states)
         self._change({BUILDING.name: unpublished.numbers}, next_number)
         return unpublished
 
@@ -273,14 +297,18 @@ class Catalog:
         epoch = self._committed_epoch()
         views = unpublished.views
         replaced = [self.views[v.name] for v in views if v.name in self.views]
-        new_states = {p: n for p, n in unpublished.states.items() if p not in self.states}
-        duplicates = [n for p, n in unpublished.states.items() if p in self.states]
+        live = self.live_states
+        new_states = {p: n for p, n in unpublished.states.items() if p not in live}
+        # A failed view kept a state of the same fingerprint, which is behind. It will be recomputed with the new one.
+        outdated = [n for p, n in self.states.items() if p in new_states]
+        duplicates = [n for p, n in unpublished.states.items() if p in live] + outdated
         name = views[0].name
         self._change(
             {
                 **{VIEWS.at(v.name): view_document(replace(v, since=epoch)) for v in views},
-                **{STATES.at(p): n for p, n in new_states.items()},
                 **self._drop_views(replaced, views, duplicates),
+                **{STATES.at(p): n for p, n in new_states.items()},
+                **self._recover(v.name for v in views),
                 BUILDING.name: None,
                 BUILDS.at(name): None,
                 LOADED.at(name): None,
@@ -294,7 +322,12 @@ class Catalog:
         """Removes a view from the catalog. Its states become leftovers, except those that other views share."""
         view = self.view(name)
         self._refuse_if_used(view.name)
-        self._change({VIEWS.at(view.name): None, **self._drop_views([view], [], [])})
+        self._change({VIEWS.at(view.name): None, **self._drop_views([view], [], []), **self._recover([view.name])})
+
+    def _recover(self, names: Iterable[str]) -> dict[str, Any]:
+        """The documents that remove the marks of failed views, because they are dropped or replaced."""
+        failed = self.failed
+        return {k: v for name in names if name in failed for k, v in recovered_documents(name).items()}
 
     def _drop_views(self, old: Sequence[ViewDef], new: Sequence[ViewDef], duplicates: list[int]) -> dict[str, Any]:
         """The documents that drop the states of `old` views that neither `new` nor other views need.

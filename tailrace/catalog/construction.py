@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 from msgspec import structs
 
+from tailrace import events
 from tailrace.catalog.definition import ViewDocument
 from tailrace.store.base import Store
 from tailrace.store.commits import read_committed
@@ -152,6 +153,7 @@ def give_up(store: Store, name: str, reason: str) -> None:
             DROPPING.name: [*(store.document(DROPPING) or ()), *((state, epoch) for state in states)],
         }
     )
+    events.view_failed(store.path, name, reason)
 
 
 def this_owner() -> Owner:

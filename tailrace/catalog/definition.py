@@ -78,7 +78,7 @@ class ViewDef:
         """The physical plan that maintains the view; None if every epoch recomputes it."""
         from tailrace.plan.physical.physical_plan import PhysicalPlan
 
-        return None if self.root is None or self.refresh == "full" else PhysicalPlan(self.root, self.place)
+        return None if self.root is None or self.refresh == "full" else PhysicalPlan(self.root, self.key, self.place)
 
     @cached_property
     def sink(self) -> ViewSink | None:

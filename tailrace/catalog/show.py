@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tailrace.catalog.definition import ViewDef
+from tailrace.catalog.retention import Retention
 from tailrace.codec.schema import TableDef
+from tailrace.plan.sql.durations import UNITS
 from tailrace.types import Column, is_scalar, quoted
 
+_UNITS = sorted(((size, f"{unit}s") for unit, size in UNITS.items()), reverse=True)
 
-def create_table_sql(table: TableDef) -> str:
-    """The CREATE TABLE statement of a table."""
+
+def create_table_sql(table: TableDef, retention: Retention | None = None) -> str:
+    """The CREATE TABLE statement of a table, whose rows live for as long as `retention` says."""
     columns = [f"{quoted(column.name)} {_type(column)}" for column in table.columns]
     key = ", ".join(quoted(name) for name in table.key)
     body = ",\n  ".join([*columns, f"PRIMARY KEY ({key})"])
-    return f"CREATE TABLE {quoted(table.name)} (\n  {body}\n)"
+    return f"CREATE TABLE {quoted(table.name)} (\n  {body}\n){_time_to_live(retention)}"
+
+
+def _time_to_live(retention: Retention | None) -> str:
+    if retention is None:
+        return ""
+    length, unit = next((retention.length // size, unit) for size, unit in _UNITS if retention.length % size == 0)
+    return f" WITH (ttl = '{length} {unit}', ttl_column = {quoted(retention.column)})"
 
 
 def _type(column: Column) -> str:
@@ -28,9 +39,13 @@ def create_view_sql(view: ViewDef) -> str:
     return f"CREATE MATERIALIZED VIEW {quoted(view.name)}{options} AS\n{view.sql}"
 
 
-def schema_sql(tables: Iterable[TableDef], views: Mapping[str, ViewDef]) -> str:
-    """The statements that create all tables, then all views, each view after the views it reads."""
-    statements = [create_table_sql(table) for table in sorted(tables, key=lambda table: table.name)]
+def schema_sql(tables: Iterable[TableDef], retentions: Mapping[str, Retention], views: Mapping[str, ViewDef]) -> str:
+    """The statements that create all tables, then all views, each view after the views it reads.
+
+    `retentions` are by table id, as text.
+    """
+    ordered = sorted(tables, key=lambda table: table.name)
+    statements = [create_table_sql(table, retentions.get(str(table.id))) for table in ordered]
     statements += [create_view_sql(view) for view in _in_order(views)]
     return "".join(f"{statement};\n\n" for statement in statements)
 

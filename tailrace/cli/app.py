@@ -11,12 +11,15 @@ from tailrace.cli import (
     audit_verbs,
     backup_verbs,
     demo_verbs,
+    doctor_verb,
     history_verbs,
     load_verb,
     row_verbs,
+    status_verb,
     store_verbs,
     view_verbs,
 )
+from tailrace.cli.shared_options import uses_spark
 from tailrace.cli.verb import Verb
 from tailrace.version import VERSION
 
@@ -30,11 +33,12 @@ app = typer.Typer(
 )
 
 _PANELS: dict[str, tuple[Callable[..., Any], ...]] = {
-    "Store": (store_verbs.init, store_verbs.sql, store_verbs.status, store_verbs.explain),
+    "Store": (store_verbs.init, store_verbs.sql, status_verb.status, store_verbs.explain, doctor_verb.doctor),
     "Rows": (row_verbs.put, row_verbs.delete, row_verbs.get, row_verbs.scan, load_verb.load),
     "Views": (
         view_verbs.refresh,
         view_verbs.run,
+        view_verbs.resume,
         view_verbs.verify,
         audit_verbs.audit,
         history_verbs.record,
@@ -43,10 +47,22 @@ _PANELS: dict[str, tuple[Callable[..., Any], ...]] = {
     "Backups": (backup_verbs.backup, backup_verbs.dump, backup_verbs.restore),
     "Demo and benchmarks": (demo_verbs.demo, demo_verbs.bench),
 }
-_WITHOUT_ARGUMENTS = (demo_verbs.demo, demo_verbs.bench)
+_WITHOUT_ARGUMENTS = (demo_verbs.demo, demo_verbs.bench, doctor_verb.doctor)
+_WITH_SPARK = (
+    store_verbs.sql,
+    view_verbs.refresh,
+    view_verbs.run,
+    view_verbs.resume,
+    view_verbs.verify,
+    audit_verbs.audit,
+    history_verbs.check,
+    backup_verbs.restore,
+    demo_verbs.demo,
+)
 for _panel, _verbs in _PANELS.items():
     for _verb in _verbs:
-        app.command(cls=Verb, rich_help_panel=_panel, no_args_is_help=_verb not in _WITHOUT_ARGUMENTS)(_verb)
+        _command = app.command(cls=Verb, rich_help_panel=_panel, no_args_is_help=_verb not in _WITHOUT_ARGUMENTS)
+        _command(uses_spark(_verb) if _verb in _WITH_SPARK else _verb)
 
 
 def _print_version(requested: bool) -> None:
@@ -65,8 +81,3 @@ def tailrace(
 
     A store is a directory. It is the first argument of most verbs. `tailrace VERB --help` shows examples.
     """
-
-
-def main() -> None:
-    """Entry point of the `tailrace` console script."""
-    app()

@@ -12,6 +12,7 @@ from tailrace.codec import text
 from tailrace.database.database import Database
 from tailrace.errors import BadKey
 from tailrace.verify.audit.findings import AuditReport, Finding
+from tailrace.words import count
 
 
 def audit(
@@ -90,8 +91,9 @@ def _print_report(report: AuditReport) -> None:
     for finding in report.findings:
         _print_examples(finding)
     if report.ok:
-        audited = f"audited {report.rows:,} rows of {len(report.views)} views and {report.entries:,} state entries"
-        print(f"no damage found: {audited} at epoch {report.epoch} in {report.seconds:.1f} s")
+        view_rows = f"{count(report.rows, 'row')} of {count(len(report.views), 'view')}"
+        audited = f"{view_rows} and {count(report.entries, 'state entry', 'state entries')}"
+        print(f"no damage found: audited {audited} at epoch {report.epoch} in {report.seconds:.1f} s")
 
 
 def _print_examples(finding: Finding) -> None:

@@ -10,6 +10,7 @@ import typer
 
 import tailrace
 from tailrace import Saved, terminal
+from tailrace.cli.shared_options import spark_options
 from tailrace.cli.verb import Dir, Json, open_store
 
 Target = Annotated[
@@ -88,7 +89,13 @@ def restore(
     with terminal.console(stderr=True).status("reading the manifest") as status:
         progress = terminal.step_reporter(status)
         restored = tailrace.restore(
-            source, directory, verify=not no_verify, nodes=nodes, shards=shards, progress=progress
+            source,
+            directory,
+            verify=not no_verify,
+            nodes=nodes,
+            shards=shards,
+            spark=spark_options(),
+            progress=progress,
         )
     if as_json:
         terminal.print_json({"ok": restored.ok, **asdict(restored)})

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tailrace.cli.shared_options import spark_options
 from tailrace.cli.verb import usage_error
 from tailrace.codec import text
 from tailrace.errors import EnvironmentFault
@@ -38,7 +39,7 @@ def demo(
     """
     from tailrace.demo import run
 
-    if not run(scale=scale, seconds=seconds, rate=rate, directory=directory):
+    if not run(scale=scale, seconds=seconds, rate=rate, directory=directory, spark=spark_options()):
         raise typer.Exit(1)
 
 

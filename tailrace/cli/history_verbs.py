@@ -11,9 +11,11 @@ import typer
 
 import tailrace
 from tailrace import terminal
+from tailrace.cli.shared_options import spark_options
 from tailrace.cli.verb import Dir, Json, open_store
 from tailrace.database.signals import caught
 from tailrace.verify.history.verdict import BOUND, Witness
+from tailrace.words import count
 
 if TYPE_CHECKING:
     from tailrace.verify.history.check_file import Checked
@@ -73,12 +75,13 @@ def check(
       tailrace check history.arrow --json
     """
     with terminal.console(stderr=True).status("checking"):
-        checked = tailrace.check(file, search=search, bound=bound)
+        checked = tailrace.check(file, search=search, bound=bound, spark=spark_options())
     if as_json:
         terminal.print_json(_to_json(checked))
     else:
-        method = "recorded cuts" if checked.certified else f"search over up to {bound:,} base states per view"
-        print(f"checked {checked.epochs:,} epochs and {checked.transactions:,} transactions by {method}")
+        method = "recorded cuts" if checked.certified else f"search over up to {count(bound, 'base state')} per view"
+        states = f"{count(checked.epochs, 'epoch')} and {count(checked.transactions, 'transaction')}"
+        print(f"checked {states} by {method}")
         print(checked.verdict)
     if not checked.ok:
         raise typer.Exit(1)

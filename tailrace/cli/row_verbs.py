@@ -21,6 +21,7 @@ from tailrace.database.waiting import PATIENCE
 from tailrace.errors import UnknownName
 from tailrace.store.base import Written
 from tailrace.types import Column
+from tailrace.words import count
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="Name of the table.", show_default=False)]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a table or view.", show_default=False)]
@@ -89,8 +90,7 @@ def _print_written(written: Written, verb: str, as_json: bool) -> None:
     if as_json:
         terminal.print_json({"transaction": written.transaction, "operations": written.operations})
     else:
-        rows = "row" if written.operations == 1 else "rows"
-        print(f"{written.operations:,} {rows} {verb}, position {written.transaction}")
+        print(f"{count(written.operations, 'row')} {verb}, position {written.transaction}")
 
 
 def get(

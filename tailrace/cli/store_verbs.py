@@ -1,19 +1,23 @@
-"""The verbs `init`, `sql`, `explain` and `status`."""
+"""The verbs `init`, `sql` and `explain`."""
 
 from __future__ import annotations
 
 import sys
-import time
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import tailrace
 from tailrace import terminal
+from tailrace.cli.status_verb import describe_build
 from tailrace.cli.verb import Dir, Json, open_store, usage_error
-from tailrace.database.status import Status
-from tailrace.errors import StoreError
+from tailrace.codec import text
+from tailrace.errors import SqlError, StoreError, TailraceError
+
+if TYPE_CHECKING:
+    from tailrace.database.outcome import Outcome
 
 
 def init(
@@ -53,47 +57,84 @@ def sql(
         str | None, typer.Argument(metavar="TEXT", help="SQL statements, separated by `;`.", show_default=False)
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Read the statements from this file.", show_default=False)
+        str | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Read the statements from this file (- is stdin).", show_default=False
+        ),
     ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Before a query of views, bring the views up to date with the tables.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run SQL statements: create, drop, describe, list and query tables and views.
 
-    The text comes from the argument, from a file, or from stdin.
-    A query sees all tables and views at one cut, that of the committed epoch.
-    Only the result of the last statement is printed.
+    The text comes from the argument, from a file, or from stdin. The result of every statement is printed,
+    with --json as one document after another.
+    At the first error the command stops, and says which statements were done before.
+
+    A query sees all its tables and views at one cut. Without views that is the newest one.
+    With views it is that of the committed epoch; a line on stderr says how far it is behind the tables.
 
     Example:
-      tailrace sql shop "CREATE TABLE orders (id BIGINT PRIMARY KEY, cust BIGINT, price DECIMAL(12,2))"
-      tailrace sql shop "CREATE MATERIALIZED VIEW spend AS SELECT cust, SUM(price) FROM orders GROUP BY cust"
-      tailrace sql shop -f schema.sql
+      tailrace sql shop "CREATE TABLE orders (id INT PRIMARY KEY, cust INT)"
+      tailrace sql shop "CREATE MATERIALIZED VIEW ids AS SELECT id FROM orders"
+      tailrace sql shop "SELECT count(*) FROM ids" --fresh
+      tailrace sql shop -f schema.sql --memory 4g
     """
-    sql_text = _read_statements(statements, file)
-    errors = terminal.console(stderr=True)
-    with open_store(directory) as db, errors.status("working") as status:
+    script, name = _read_statements(statements, file)
+    done: list[Outcome] = []
+    with open_store(directory) as db, terminal.console(stderr=True).status("working") as status:
         try:
-            result = db.sql(sql_text, progress=terminal.step_reporter(status))
+            for outcome in db.statements(script, terminal.step_reporter(status), fresh=fresh):
+                status.stop()
+                _print_outcome(outcome, as_json)
+                done.append(outcome)
+                status.start()
         except KeyboardInterrupt:
             status.stop()
             for build in db.status().building:
-                print(_describe_build(build), file=sys.stderr)
-            raise typer.Exit(130) from None
-    if result is not None:
-        terminal.print_rows(result, as_json=as_json)
-    elif as_json:
-        print("null")
+                print(describe_build(build), file=sys.stderr)
+            raise
+        except TailraceError as error:
+            status.stop()
+            raise _placed(error, name, done) from None
 
 
-def _read_statements(argument: str | None, file: Path | None) -> str:
+def _read_statements(argument: str | None, file: str | None) -> tuple[str, str | None]:
+    """The statements, and the name of their file, if it has one."""
     if argument is not None and file is not None:
         raise usage_error("give either statements or --file, not both")
     if argument is not None:
-        return argument
-    if file is not None:
-        return file.read_text()
-    if sys.stdin.isatty():
+        return argument, None
+    if file is not None and file != "-":
+        return Path(file).read_text(), file
+    if file is None and sys.stdin.isatty():
         raise usage_error("no statements: give them as an argument, with --file, or on stdin")
-    return sys.stdin.read()
+    return sys.stdin.read(), None
+
+
+def _print_outcome(outcome: Outcome, as_json: bool) -> None:
+    if outcome.rows is not None:
+        terminal.print_rows(outcome.rows, as_json=as_json)
+    elif as_json:
+        terminal.print_line({"done": outcome.message})
+    else:
+        print(outcome.message)
+    if (freshness := outcome.freshness) is not None:
+        advice = "; --fresh brings them up to date first" if freshness.lag_operations else ""
+        print(text.to_json(asdict(freshness)) if as_json else f"{freshness}{advice}", file=sys.stderr, flush=True)
+
+
+def _placed(error: TailraceError, name: str | None, done: list[Outcome]) -> TailraceError:
+    """The error with the name of the file, and with the statements that were done before it."""
+    if name is not None and isinstance(error, SqlError):
+        error = type(error)(**error.data, file=name)
+    if done:
+        statements = [f"{o.statement} (line {o.line})" for o in done]
+        error.data["done"] = statements
+        error.args = (f"{error.args[0]}. Done before: {', '.join(statements)}",)
+    return error
 
 
 def explain(
@@ -111,55 +152,3 @@ def explain(
             terminal.print_json(db.explain(view, json=True))
         else:
             print(db.explain(view))
-
-
-def status(directory: Dir, as_json: Json = False) -> None:
-    """Show the tables and views, the committed epoch, and how far the views lag behind the tables.
-
-    Example:
-      tailrace status shop
-    """
-    with open_store(directory) as db:
-        current = db.status()
-    if as_json:
-        terminal.print_json(current.to_dict())
-    else:
-        _print_status(current)
-
-
-def _print_status(status: Status) -> None:
-    lag = "views are up to date"
-    if status.lag_operations:
-        lag = f"views are {status.lag_operations:,} operations and {status.lag_seconds:,.1f} s behind"
-    print(f"{status.path}: epoch {status.epoch}, {lag}")
-    if runner := status.runner:
-        print(f"epochs are run by process {runner['pid']} ({runner['command']}, since {runner['since']})")
-    else:
-        print("no process runs epochs")
-    if status.delay:
-        print(f"writers are throttled: each write waits up to {status.delay:,.2f} s (max_lag is {status.max_lag:,})")
-    for pin in status.pins:
-        age = time.time() - pin["at"]
-        print(f"epoch {pin['epoch']} has been pinned by process {pin['pid']} for {age:,.1f} s")
-    rows = []
-    for kind, relations in (("table", status.tables), ("view", status.views)):
-        for entry in relations:
-            key = "none" if entry["key"] is None else ", ".join(entry["key"]) or "(one row)"
-            columns = ", ".join(f"{name} {type_.upper()}" for name, type_ in entry["columns"].items())
-            rows.append((kind, entry["name"], key, columns, ", ".join(entry.get("uses", ())), entry.get("refresh", "")))
-    terminal.print_table(["kind", "name", "key", "columns", "reads", "refresh"], rows)
-    for build in status.building:
-        print(_describe_build(build))
-    for view in status.views:
-        if last := view["refreshed"]:
-            print(f"{view['name']}: {last['taken']} in epoch {last['epoch']}: {last['reason']}")
-
-
-def _describe_build(build: dict[str, Any]) -> str:
-    name = build["name"]
-    if build["failed"]:
-        return f"{name}: build failed: {build['failed']}"
-    what = "new definition being built" if build["replaces"] else "being built"
-    worker = f"by process {build['pid']}" if build["pid"] else "paused; `refresh` or `run` continues it"
-    retry = f"; will be retried after this failure: {build['failures'][-1]}" if build["failures"] else ""
-    return f"{name}: {what}, {build['rows']:,} of {build['total']:,} rows, {worker}{retry}"

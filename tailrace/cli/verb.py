@@ -5,6 +5,8 @@
 | 0         | success                                                                          |
 | 1         | an error, or a negative answer: the row does not exist, a view differs, ...      |
 | 2         | wrong usage                                                                      |
+| 130       | interrupted by SIGINT (Ctrl-C)                                                   |
+| 143       | ended by SIGTERM (`run` and `record` end with 0 then: they are stopped that way) |
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ import typer
 from typer.core import TyperCommand
 
 import tailrace
+from tailrace.cli.interrupts import INTERRUPTED
+from tailrace.cli.log_output import Reported
+from tailrace.cli.shared_options import spark_options
 from tailrace.codec import text
 from tailrace.database.database import Database
 from tailrace.errors import TailraceError
@@ -39,6 +44,10 @@ class Verb(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except Reported:
+            raise typer.Exit(1) from None
         except (TailraceError, OSError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
@@ -57,7 +66,7 @@ def print_error(error: Exception, *, as_json: bool) -> None:
 
 def open_store(directory: Path, max_lag: int | None = None) -> Database:
     """Opens an existing store. Only `init` creates one."""
-    return tailrace.open(directory, max_lag=max_lag)
+    return tailrace.open(directory, max_lag=max_lag, spark=spark_options())
 
 
 def usage_error(message: str) -> typer.BadParameter:

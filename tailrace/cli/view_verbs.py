@@ -1,7 +1,8 @@
-"""The verbs `refresh`, `run` and `verify`."""
+"""The verbs `refresh`, `run`, `resume` and `verify`."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from typing import Annotated, Any
@@ -9,27 +10,63 @@ from typing import Annotated, Any
 import typer
 
 from tailrace import terminal
+from tailrace.cli.interrupts import INTERRUPTED
 from tailrace.cli.verb import Dir, Json, open_store
 from tailrace.database.database import Database
-from tailrace.database.progress import Step
 from tailrace.epochs.model import Epoch
+from tailrace.events import describe_epoch
 from tailrace.verify.report import Report
 
 
 def refresh(directory: Dir, as_json: Json = False) -> None:
     """Update every view with everything written so far, and finish interrupted builds.
 
+    A view that fails is left out, and others go on. Exits with 1 if a view has failed.
+
     Example:
       tailrace refresh shop
     """
     with open_store(directory) as db, terminal.console(stderr=True).status("refreshing") as status:
         epoch = db.refresh(building=terminal.step_reporter(status))
+        failed = _failed_views(db)
     if as_json:
         terminal.print_json(_epoch_to_json(epoch))
     elif epoch.operations:
-        print(_epoch_line(epoch))
+        print(describe_epoch(epoch))
     else:
         print(f"epoch {epoch.number}: views are already up to date")
+    _end_with_failures(failed)
+
+
+def _failed_views(db: Database) -> dict[str, str]:
+    """The failed views, each with its message."""
+    return {v["name"]: v["failed"]["message"] for v in db.status().views if v["failed"]}
+
+
+def _end_with_failures(failed: dict[str, str]) -> None:
+    """Prints failed views, and ends with exit code 1 if there are any."""
+    for name, message in failed.items():
+        print(f"view {name} has failed: {message}", file=sys.stderr)
+    if failed:
+        raise typer.Exit(1)
+
+
+def resume(
+    directory: Dir,
+    view: Annotated[str, typer.Argument(metavar="VIEW", help="Name of the view.", show_default=False)],
+) -> None:
+    """Try a failed view again now, for example after the machine got more memory.
+
+    A failed view also recovers by itself, as soon as the row that it fails on is corrected or deleted.
+    Exits with 1 if it fails again.
+
+    Example:
+      tailrace resume shop spend
+    """
+    with open_store(directory) as db:
+        was_failed = db.view(view).failure is not None
+        db.resume(view)
+    print(f"view {view} is up to date again" if was_failed else f"view {view} has not failed")
 
 
 def _epoch_to_json(epoch: Epoch) -> dict[str, Any]:
@@ -42,16 +79,9 @@ def _epoch_to_json(epoch: Epoch) -> dict[str, Any]:
         "views": epoch.views,
         "refreshed": {name: {"taken": w.taken, "reason": w.reason} for name, w in sorted(epoch.refreshed.items())},
         "cut": epoch.cut._asdict(),
+        "failed": {name: failed.message for name, failed in sorted(epoch.failed.items())},
+        "recovered": list(epoch.recovered),
     }
-
-
-def _epoch_line(epoch: Epoch) -> str:
-    recomputed = sorted(name for name, way in epoch.refreshed.items() if way.taken == "recomputed")
-    return (
-        f"epoch {epoch.number}: {epoch.operations:,} operations in {epoch.seconds:.2f} s"
-        f" ({epoch.rate:,.0f}/s), {epoch.view_rows:,} view rows"
-        + (f", recomputed {', '.join(recomputed)}" if recomputed else "")
-    )
 
 
 def run(
@@ -68,34 +98,30 @@ def run(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Keep every view up to date: run epochs until SIGINT or SIGTERM, and print one line for each.
+    """Keep every view up to date: run epochs until SIGINT or SIGTERM.
+
+    Prints what it watches, then one line for each epoch and each step of a build, with the time.
+    --json is the same as --log-format json. The first signal ends it after the current epoch, a second one at once.
+
+    A view that fails is left out, and others go on.
+    With --until-caught-up, exits with 1 if a view has failed at the end.
 
     Example:
       tailrace run shop --interval 0.5
-      tailrace run shop --json >> epochs.jsonl
+      tailrace run shop --log-format json --memory 4g >> run.jsonl
     """
     with open_store(directory, max_lag) as db:
-
-        def report_epoch(epoch: Epoch) -> None:
-            _print_epoch(db, epoch, as_json)
 
         def caught_up() -> bool:
             status = db.status()
             return status.lag_operations == 0 and all(b["failed"] for b in status.building)
 
-        def report_build(step: Step) -> None:
-            print(step, file=sys.stderr, flush=True)
-
-        db.run(interval, progress=report_epoch, building=report_build, until=caught_up if until_caught_up else None)
-
-
-def _print_epoch(db: Database, epoch: Epoch, as_json: bool) -> None:
-    status = db.status()
-    if as_json:
-        lag = {"lag_operations": status.lag_operations, "lag_seconds": round(status.lag_seconds, 3)}
-        terminal.print_line(_epoch_to_json(epoch) | lag)
-    else:
-        print(f"{_epoch_line(epoch)}, lag {status.lag_operations:,} operations, {status.lag_seconds:.2f} s", flush=True)
+        stopped_by = db.run(interval, until=caught_up if until_caught_up else None)
+        failed = _failed_views(db)  # the log has their messages
+    if stopped_by == signal.SIGINT:
+        raise typer.Exit(INTERRUPTED)
+    if failed and stopped_by is None:
+        raise typer.Exit(1)
 
 
 def verify(

@@ -38,6 +38,7 @@ _STORAGE = {
     pa.float32(): "<f4",
     pa.float64(): "<f8",
     pa.date32(): "<i4",
+    pa.duration("us"): "<i8",
 }
 
 

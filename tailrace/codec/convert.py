@@ -1,13 +1,11 @@
 """Converts rows from Python, pandas or Arrow to a record batch of the table's types; errors name the bad value.
 
-Strings are accepted for decimals, dates and timestamps, and integers for decimals and floats. A value that would have
-to be rounded, wrapped or truncated is refused.
+`python_values` says which values fit which types. Rows are counted from 1.
 """
 
 from __future__ import annotations
 
 import datetime
-import decimal
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -15,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import types
+from tailrace.codec import nested_arrays
 from tailrace.codec.arrays import is_text
+from tailrace.codec.python_values import Misfit, brief, to_value, type_text
 from tailrace.codec.schema import TableDef
 from tailrace.errors import BadKey, BadValue, NullKey, UnknownColumn
 
@@ -23,24 +23,27 @@ LONGEST_DECIMAL = 60  # characters
 Rows: TypeAlias = Any  # a sequence of dicts, pa.Table, pa.RecordBatch, or a pandas DataFrame
 
 
-def to_batch(table: TableDef, rows: Rows, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-    """`rows` as a batch of the given columns (default: all). A column missing from a row becomes NULL."""
+def to_batch(table: TableDef, rows: Rows, columns: Sequence[str] | None = None, first: int = 1) -> pa.RecordBatch:
+    """`rows` as a batch of the given columns (default: all). A column missing from a row becomes NULL.
+
+    `first` is the number of the first row, for errors.
+    """
     names = list(columns) if columns is not None else table.schema.names
-    if hasattr(rows, "to_dict") and hasattr(rows, "columns") and not isinstance(rows, pa.Table):
-        rows = pa.Table.from_pandas(rows, preserve_index=False)
     if isinstance(rows, pa.Table | pa.RecordBatch):
-        batch = _from_arrow(table, rows, names)
+        batch = _from_arrow(table, rows, names, first)
+    elif hasattr(rows, "to_dict") and hasattr(rows, "iloc"):
+        batch = _from_pandas(table, rows, names, first)
     else:
-        batch = _from_dicts(table, rows, names)
+        batch = _from_dicts(table, rows, names, first)
     for name in table.key:
         if name in names and batch.column(name).null_count:
             row = pc.index(batch.column(name).is_null(), True).as_py()
-            raise NullKey(row=row, column=name, table=table.name)
+            raise NullKey(row=first + row, column=name, table=table.name)
     return batch
 
 
-def _from_arrow(table: TableDef, rows: pa.Table | pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
-    given = {_column_name(table, 0, n): n for n in rows.schema.names}
+def _from_arrow(table: TableDef, rows: pa.Table | pa.RecordBatch, names: list[str], first: int) -> pa.RecordBatch:
+    given = {column_name(table, n): n for n in rows.schema.names}
     arrays = []
     for name in names:
         kind = table.schema.field(name).type
@@ -50,13 +53,35 @@ def _from_arrow(table: TableDef, rows: pa.Table | pa.RecordBatch, names: list[st
         array = rows.column(given[name])
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
-        if array.type != kind:
-            array = _cast(array, name, kind)
-        arrays.append(array)
+        arrays.append(_cast(array, name, kind, first))
+    return _to_record_batch(table, arrays, names)
+
+
+def _from_pandas(table: TableDef, frame: Any, names: list[str], first: int) -> pa.RecordBatch:
+    """Converts a pandas DataFrame. NaN, NA and NaT are NULL: pandas has no other sign for a missing value."""
+    positions = {column_name(table, n): i for i, n in enumerate(frame.columns)}
+    arrays = []
+    for name in names:
+        kind = table.schema.field(name).type
+        if name not in positions:
+            arrays.append(pa.nulls(len(frame), kind))
+            continue
+        series = frame.iloc[:, positions[name]]
+        if series.dtype == object:
+            values = [None if absent else value for value, absent in zip(series, series.isna(), strict=True)]
+            arrays.append(array_of(values, name, kind, first))
+        else:
+            array = pa.Array.from_pandas(series)
+            array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+            arrays.append(_cast(array, name, kind, first))
+    return _to_record_batch(table, arrays, names)
+
+
+def _to_record_batch(table: TableDef, arrays: list[pa.Array], names: list[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([table.schema.field(n) for n in names]))
 
 
-def _column_name(table: TableDef, row: int, name: str) -> str:
+def column_name(table: TableDef, name: str, row: int = 1) -> str:
     """The table's spelling of a column name, which is case-insensitive; UnknownColumn if the table has none."""
     if name in table.schema.names:
         return name
@@ -66,16 +91,25 @@ def _column_name(table: TableDef, row: int, name: str) -> str:
     raise UnknownColumn(row=row, table=table.name, column=name, columns=", ".join(table.schema.names))
 
 
-def _cast(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
+def _cast(array: pa.Array, name: str, kind: pa.DataType, first: int) -> pa.Array:
+    """The array as type `kind`. If Arrow cannot cast every value exactly, converts each to name the bad one."""
+    cast = nested_arrays.cast(array, kind, _cast_exactly)
+    return cast if cast is not None else _convert_each(array.to_pylist(), name, kind, first)
+
+
+def _cast_exactly(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """The array as a type without parts; None if a value might change or does not fit."""
+    if array.type == kind:
+        return array
     if pa.types.is_decimal(kind) and not _is_number(array.type) and not short_decimals(array):
-        return _convert_each(array.to_pylist(), name, kind)
+        return None
+    if pa.types.is_duration(kind) and not pa.types.is_duration(array.type):
+        return None  # Arrow would take a number for microseconds
     try:
         cast = array.cast(kind)
-        if _may_round(array.type, kind) and cast.cast(array.type) != array:
-            return _convert_each(array.to_pylist(), name, kind)
-        return cast
+        return None if _may_round(array.type, kind) and cast.cast(array.type) != array else cast
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        return _convert_each(array.to_pylist(), name, kind)
+        return None
 
 
 def short_decimals(texts: pa.Array) -> bool:
@@ -97,36 +131,36 @@ def _may_round(given: pa.DataType, kind: pa.DataType) -> bool:
     )
 
 
-def _from_dicts(table: TableDef, rows: Sequence[Mapping[str, Any]], names: list[str]) -> pa.RecordBatch:
+def _from_dicts(table: TableDef, rows: Sequence[Mapping[str, Any]], names: list[str], first: int) -> pa.RecordBatch:
     expected = set(names)
     dicts: list[Any] = [rows] if isinstance(rows, Mapping) else list(rows)
-    for number, row in enumerate(dicts):
+    for index, row in enumerate(dicts):
         if not isinstance(row, Mapping):
-            value, expected_type = brief(row), "a dict of columns"
+            number, value, expected_type = first + index, brief(row), "a dict of columns"
             text = f"row {number} is {value}; expected {expected_type}; nothing was written"
             raise BadValue(row=number, column="(row)", value=value, type=expected_type, text=text)
         if not row.keys() <= expected:
-            respelled = {_column_name(table, number, n): v for n, v in row.items()}
+            respelled = {column_name(table, n, first + index): v for n, v in row.items()}
             if not respelled.keys() <= expected:
                 extra = next(n for n in respelled if n not in expected)
-                raise UnknownColumn(row=number, table=table.name, column=extra, columns=", ".join(names))
-            dicts[number] = respelled
-    arrays = [array_of([row.get(name) for row in dicts], name, table.schema.field(name).type) for name in names]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([table.schema.field(n) for n in names]))
+                raise UnknownColumn(row=first + index, table=table.name, column=extra, columns=", ".join(names))
+            dicts[index] = respelled
+    arrays = [array_of([row.get(name) for row in dicts], name, table.schema.field(name).type, first) for name in names]
+    return _to_record_batch(table, arrays, names)
 
 
-def array_of(values: list[Any], name: str, kind: pa.DataType) -> pa.Array:
+def array_of(values: list[Any], name: str, kind: pa.DataType, first: int = 1) -> pa.Array:
     """Python values as an Arrow array. Arrow converts them only if all have the exact Python type of the column.
 
     For those Arrow is as strict as `to_value`; other values are converted one by one.
     """
     python_type = _PYTHON_TYPES.get(kind.id)
     if python_type is None or not all(v is None or type(v) is python_type for v in values):
-        return _convert_each(values, name, kind)
+        return _convert_each(values, name, kind, first)
     try:
         return pa.array(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError):
-        return _convert_each(values, name, kind)
+        return _convert_each(values, name, kind, first)
 
 
 _PYTHON_TYPES: dict[int, type] = {
@@ -142,89 +176,19 @@ _PYTHON_TYPES: dict[int, type] = {
 }
 
 
-def _convert_each(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
+def _convert_each(values: Sequence[Any], name: str, kind: pa.DataType, first: int) -> pa.Array:
     converted = []
-    for number, value in enumerate(values):
+    for number, value in enumerate(values, first):
         try:
-            converted.append(None if value is None else to_value(value, kind))
-        except (ValueError, TypeError, ArithmeticError, UnicodeError):
-            raise BadValue(row=number, column=name, value=brief(value), type=types.name(kind).upper()) from None
+            converted.append(to_value(value, kind))
+        except Misfit as misfit:
+            raise bad_value(misfit, number, name) from None
     return pa.array(converted, kind)
 
 
-def brief(value: Any) -> str:
-    """The value's repr, cut to 60 characters for an error message."""
-    try:
-        text = repr(value)
-    except RecursionError:
-        text = f"a {type(value).__name__} nested too deeply"
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def to_value(value: Any, kind: pa.DataType) -> Any:
-    """Converts one Python value to type `kind`; ValueError or TypeError if it does not fit."""
-    if pa.types.is_boolean(kind):
-        return _require(value, isinstance(value, bool))
-    if pa.types.is_integer(kind):
-        if hasattr(value, "__index__") and not isinstance(value, bool):
-            value = value.__index__()
-        _require(value, isinstance(value, int) and not isinstance(value, bool))
-        bound = 1 << (kind.bit_width - 1)
-        return _require(value, -bound <= value < bound)
-    if pa.types.is_floating(kind):
-        _require(value, not isinstance(value, bool | str | bytes))
-        return float(value)
-    if pa.types.is_decimal(kind):
-        return _to_decimal(value, kind)
-    if pa.types.is_string(kind):
-        _require(value, isinstance(value, str))
-        value.encode()  # refuses lone surrogates
-        return value
-    if pa.types.is_binary(kind):
-        return bytes(_require(value, isinstance(value, bytes | bytearray | memoryview)))
-    if pa.types.is_date(kind):
-        return _to_date(value)
-    return _to_timestamp(value, kind)
-
-
-def _require(value: Any, fits: bool) -> Any:
-    if not fits:
-        raise ValueError(value)
-    return value
-
-
-def _to_decimal(value: Any, kind: pa.DataType) -> decimal.Decimal:
-    if isinstance(value, float):
-        value = repr(value)
-    _require(value, not isinstance(value, bool | bytes))
-    number = decimal.Decimal(value)
-    with decimal.localcontext(prec=60) as context:
-        context.traps[decimal.Inexact] = True
-        number = number.quantize(decimal.Decimal(1).scaleb(-kind.scale))
-    _require(number, number.is_finite() and number.copy_abs() < decimal.Decimal(10) ** (kind.precision - kind.scale))
-    return number
-
-
-def _to_date(value: Any) -> datetime.date:
-    if isinstance(value, str):
-        return datetime.date.fromisoformat(value)
-    if isinstance(value, datetime.datetime):
-        _require(value, value.time() == datetime.time())
-        return value.date()
-    return _require(value, isinstance(value, datetime.date))  # type: ignore[no-any-return]
-
-
-def _to_timestamp(value: Any, kind: pa.DataType) -> datetime.datetime:
-    if isinstance(value, str):
-        value = datetime.datetime.fromisoformat(value)
-    elif isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
-        value = datetime.datetime(value.year, value.month, value.day)
-    _require(value, isinstance(value, datetime.datetime))
-    if kind.tz is None:
-        return _require(value, value.tzinfo is None)  # type: ignore[no-any-return]
-    if value.tzinfo is None:
-        return value.replace(tzinfo=datetime.UTC)  # type: ignore[no-any-return]
-    return value.astimezone(datetime.UTC)  # type: ignore[no-any-return]
+def bad_value(misfit: Misfit, row: int, column: str) -> BadValue:
+    """The error for a value of a row; for a part of a nested value, the column is written with the path to it."""
+    return BadValue(row=row, column=column + misfit.path, value=misfit.what, type=type_text(misfit.kind))
 
 
 def key_values(name: str, columns: Sequence[types.Column], key: Any, *, prefix: bool = False) -> list[Any]:
@@ -242,8 +206,8 @@ def key_values(name: str, columns: Sequence[types.Column], key: Any, *, prefix: 
     result = []
     for value, column in zip(values, columns, strict=False):
         try:
-            result.append(None if value is None else to_value(value, types.arrow(column.type)))
-        except (ValueError, TypeError, ArithmeticError):
+            result.append(to_value(value, types.arrow(column.type)))
+        except Misfit:
             raise bad_key_value(name, columns, column, value) from None
     return result
 

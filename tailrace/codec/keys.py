@@ -2,7 +2,8 @@
 
 Each column is a marker byte, 0 for NULL (sorts first) or 1 for a value, followed by the value:
 
-    integer, date, timestamp, decimal   big-endian, sign bit flipped; zeros for a NULL
+    integer, date, timestamp, interval, decimal
+                                        big-endian, sign bit flipped; zeros for a NULL
     float, double                       IEEE bits, all flipped if negative; one zero, one NaN (the last)
     boolean                             one byte
     string, binary                      its bytes, 0 escaped as `01 01` and 1 as `01 02`, then the terminator `00`
@@ -28,7 +29,7 @@ import pyarrow as pa
 from tailrace.codec import arrays
 from tailrace.codec.arrays import LONG_DIGITS, Vector, normalise, to_unscaled
 from tailrace.codec.rows import RowCodec
-from tailrace.codec.scalars import days, micros
+from tailrace.codec.scalars import days, length, micros
 
 __all__ = ["DIGEST", "Direction", "KeyCodec", "after_prefix", "digest", "prefix_range"]
 
@@ -204,6 +205,8 @@ def _make_writer(kind: pa.DataType, rows: RowCodec | None) -> Callable[[Any], by
         return _integer_writer(8 if kind.precision <= LONG_DIGITS else 16, lambda value: to_unscaled(value, scale))
     if pa.types.is_timestamp(kind):
         return _integer_writer(8, micros)
+    if pa.types.is_duration(kind):
+        return _integer_writer(8, length)
     return _integer_writer(kind.bit_width // 8, days if pa.types.is_date32(kind) else None)
 
 

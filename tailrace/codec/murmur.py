@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tailrace.codec import arrays
 from tailrace.codec.arrays import LONG_DIGITS, Vector, normalise, to_unscaled
-from tailrace.codec.scalars import days, micros
+from tailrace.codec.scalars import days, length, micros
 from tailrace.errors import Unsupported
 
 __all__ = ["hash_bucket", "hash_buckets", "hash_columns", "hash_one"]
@@ -170,6 +170,8 @@ def _mixer(kind: pa.DataType) -> _Mixer:
         return _float_mixer(*((">f", ">i", _int_one) if kind == pa.float32() else (">d", ">q", _long_one)))
     if pa.types.is_timestamp(kind):
         return lambda value, seed: _long_one(micros(value), seed)
+    if pa.types.is_duration(kind):
+        return lambda value, seed: _long_one(length(value), seed)
     if pa.types.is_date32(kind):
         return lambda value, seed: _int_one(days(value), seed)
     return _long_one if kind == pa.int64() else _int_one

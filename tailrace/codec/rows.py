@@ -163,7 +163,7 @@ def _lengths(tail: pa.LargeBinaryArray, field: pa.Field) -> Vector:
     if len(lengths) and lengths.max() > _MAX_LENGTH:
         row = int(lengths.argmax())
         value = f"a value of {lengths[row]:,} bytes"
-        raise BadValue(row=row, column=field.name, value=value, type=f"the limit of {_MAX_LENGTH:,} bytes")
+        raise BadValue(row=row + 1, column=field.name, value=value, type=f"the limit of {_MAX_LENGTH:,} bytes")
     return lengths
 
 

@@ -32,7 +32,12 @@ UNPACK: dict[np.dtype[Any], str] = {
 
 def micros(value: datetime) -> int:
     """Microseconds since 1970. Like Arrow, treats a naive time as UTC."""
-    return (value - (EPOCH if value.tzinfo is None else EPOCH_UTC)) // _MICROSECOND
+    return length(value - (EPOCH if value.tzinfo is None else EPOCH_UTC))
+
+
+def length(value: timedelta) -> int:
+    """The microseconds of an interval."""
+    return value // _MICROSECOND
 
 
 def days(value: date) -> int:
@@ -52,6 +57,8 @@ def reader(kind: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_timestamp(kind):
         epoch = EPOCH_UTC if kind.tz else EPOCH
         return lambda number: epoch + timedelta(microseconds=number)
+    if pa.types.is_duration(kind):
+        return lambda number: timedelta(microseconds=number)
     return bool if pa.types.is_boolean(kind) else _identity
 
 

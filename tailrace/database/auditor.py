@@ -67,9 +67,11 @@ class Auditor:
         findings = self.structure(tables=selection.selects_all) if can_inspect else []
         if any(_prevents_audit(f) for f in findings):
             return AuditReport(0, Cut(0, ()), (), 0, 0, time.monotonic() - began, tuple(findings))
-        view_names = [self._catalog.view(name).name for name in names] if names else sorted(self._catalog.views)
+        asked = [self._catalog.view(name).name for name in names] if names else sorted(self._catalog.views)
         rows = entries = 0
-        with readable(self._store, self._catalog, view_names) as pin:
+        with readable(self._store, self._catalog, asked) as pin:
+            failed = self._catalog.failed
+            view_names = [name for name in asked if name not in failed]
             subject = self._subject(view_names)
             for view, query in zip(subject.views, subject.queries, strict=True):
                 on_step(Step(f"recomputing {view.name}"))
@@ -81,7 +83,9 @@ class Auditor:
                 reported = {f.where for f in findings}
                 findings += [f for f in state_findings if f.where not in reported]
         seconds = time.monotonic() - began
-        return AuditReport(pin.epoch, pin.cut, tuple(view_names), rows, entries, seconds, tuple(findings))
+        skipped = tuple(name for name in asked if name in failed)
+        audited = (tuple(view_names), rows, entries, seconds, tuple(findings))
+        return AuditReport(pin.epoch, pin.cut, *audited, skipped=skipped)
 
     def structure(self, *, tables: bool) -> list[Finding]:
         """Findings about the structure. If documents are damaged, only those: the rest cannot be checked without."""
@@ -137,7 +141,8 @@ class _StateAudit:
         return self._compare_again(compared, expected, inexact) if inexact else compared
 
     def _build(self, scratch: Store, views: Maintained) -> StatesAt:
-        return StatesAt(scratch.ref, ExpectedStates(scratch, lambda: self._spark).run(views, self._pin.cut))
+        expected = ExpectedStates(scratch, lambda: self._spark)
+        return StatesAt(scratch.ref, expected.run(views, self._pin.cut, self._pin.time))
 
     def _states_of(self, views: Sequence[ViewSink]) -> list[State]:
         numbers = {v.state for v in views} | self._subject.maintained.states_of(views)

@@ -13,6 +13,7 @@ it, too. So a restored store goes on as the original would have after a crash at
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from msgspec import structs
 from tailrace import faults
 from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.construction import BUILDS
+from tailrace.catalog.failed import failed_documents, read_failed
 from tailrace.database.drafts import draft
 from tailrace.database.progress import OnStep, Step
 from tailrace.epochs.model import INTENT
@@ -33,7 +35,7 @@ from tailrace.store.commits import read_committed
 from tailrace.store.leases import LEASES
 from tailrace.store.locks import TERM
 from tailrace.store.manifest import Manifest
-from tailrace.store.pins import PINS, following
+from tailrace.store.pins import HOLDS, PINS, Hold, following
 from tailrace.verify.audit.state_names import describe_states, unpublished_states
 from tailrace.version import VERSION
 
@@ -60,10 +62,10 @@ def back_up(store: Store, target: Path, on_step: OnStep) -> Saved:
             backups.copy(place, lambda part: on_step(Step(f"copying {part}")))
             if not pin.is_held:
                 raise _disturbed(store, "its pin expired")
-            newest_epoch = _newest_epoch(store)
+            newest_epoch, holds = _newest_epoch(store), store.documents(HOLDS)
         on_step(Step("bringing all shards to one epoch"))
         with backups.opened(place) as copy:
-            _finish(copy, newest_epoch)
+            _finish(copy, newest_epoch, holds)
             cut, epoch = copy.newest_cut(), read_committed(copy).epoch
         on_step(Step("computing checksums"))
         files = manifests.record_files(place, backups.pack(place))
@@ -80,10 +82,10 @@ def _newest_epoch(store: Store) -> int:
     return max(0 if intent is None else intent.epoch, read_committed(store).epoch)
 
 
-def _finish(copy: Store, newest_epoch: int) -> None:
+def _finish(copy: Store, newest_epoch: int, holds: Mapping[str, Hold]) -> None:
     """Brings a copy to the committed epoch of its documents, and removes what belongs to processes of the original.
 
-    `newest_epoch` is the newest epoch that its shards may have.
+    `newest_epoch` is the newest epoch that its shards may have. `holds` are those of the original after the last copy.
     """
     catalog = Catalog(copy)
     live_builds = [b for b in catalog.builds.values() if not b.failed]
@@ -95,7 +97,7 @@ def _finish(copy: Store, newest_epoch: int) -> None:
     damaged = {state for _, state in copy.repairs().roll_back(read_committed(copy).epoch)}
     if damaged & needed:
         raise _disturbed(copy, "undo records are gone or damaged")
-    copy.change_documents(_released(copy, newest_epoch))
+    copy.change_documents({**_released(copy, newest_epoch), **_without_undo_records(copy, holds)})
 
 
 def _released(copy: Store, newest_epoch: int) -> dict[str, Any]:
@@ -108,6 +110,15 @@ def _released(copy: Store, newest_epoch: int) -> dict[str, Any]:
     )
     if (term := copy.document(TERM)) is not None:
         changes[TERM.name] = structs.replace(term, burnt=max(term.burnt, newest_epoch))
+    return changes
+
+
+def _without_undo_records(copy: Store, holds: Mapping[str, Hold]) -> dict[str, Any]:
+    """The documents that let failed views be recomputed if what they need to catch up was not held for all copies."""
+    lost = {name: failed for name, failed in read_failed(copy).items() if holds.get(name) != copy.document(HOLDS, name)}
+    changes: dict[str, Any] = {}
+    for name, failed in lost.items():
+        changes.update(failed_documents(name, structs.replace(failed, held=False)))
     return changes
 
 

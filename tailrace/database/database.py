@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tailrace import events
 from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import readable
 from tailrace.codec.schema import TableDef
 from tailrace.database.admission import admit, set_max_lag
+from tailrace.database.expiry import ExpiredRows
+from tailrace.database.failures import resume, shown_pin
+from tailrace.database.freshness import catch_up
 from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.database.signals import caught
 from tailrace.database.snapshot import Snapshot
@@ -31,7 +35,9 @@ from tailrace.database.waiting import PATIENCE, AtLeast, LatestEpoch
 from tailrace.epochs import records
 from tailrace.epochs.model import LARGEST, Epoch
 from tailrace.errors import Closed, StoreError
+from tailrace.spark.spark_options import SparkOptions
 from tailrace.store.base import Capability, Store
+from tailrace.store.commits import read_committed
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.locks import EpochLock
@@ -46,6 +52,7 @@ if TYPE_CHECKING:  # modules that need Spark or sqlglot are imported where they 
 
     from tailrace.database.backup import Saved
     from tailrace.database.ddl import StatementRunner
+    from tailrace.database.outcome import Outcome
     from tailrace.database.view_builder import Builder
     from tailrace.epochs.protocol import Epochs
     from tailrace.verify.history.check_file import Checked
@@ -62,7 +69,7 @@ def open(
     map_size: int | None = None,
     max_epoch: int = LARGEST,
     max_lag: int | None = None,
-    spark: SparkSession | None = None,
+    spark: SparkSession | SparkOptions | None = None,
 ) -> Database:
     """Open the store in a directory. With `create`, first creates it if the directory is missing or empty.
 
@@ -72,7 +79,8 @@ def open(
     map_size        maximum size in bytes of each LMDB environment; can be raised while no process has the store open
     max_epoch       maximum number of operations of one epoch
     max_lag         operations that views may be behind before writers are throttled; stored, initially 1,000,000
-    spark           the Spark session to use; by default the active one, or a local one started when needed
+    spark           the Spark session to use; by default the active one, or a local one started when needed, with
+                    these `SparkOptions` or those of the environment
 
     Raises `OptionDiffers` if the store exists and has other nodes, shards or durability, or a larger map_size.
     """
@@ -89,24 +97,36 @@ def open(
 
 
 def check(
-    path: str | os.PathLike[str], *, search: bool = False, bound: int = BOUND, spark: SparkSession | None = None
+    path: str | os.PathLike[str],
+    *,
+    search: bool = False,
+    bound: int = BOUND,
+    spark: SparkSession | SparkOptions | None = None,
 ) -> Checked:
     """Check a recording: the consistency level that each view reached, and why it did not reach a higher one.
 
     search   ignore recorded cuts; search for base states that explain the recorded view states
     bound    maximum number of base states to try per view in that search; each costs a query
-    spark    the Spark session to use; by default the active one, or a local one started when needed
+    spark    the Spark session to use, or the options to start one, as in `open`
     """
-    from tailrace.spark.session import session
+    from tailrace.spark.failures import translated
     from tailrace.verify.history.check_file import check_file
 
-    return check_file(session(spark), Path(path), search=search, bound=bound)
+    started = _session(spark)
+    with translated(lambda: started):
+        return check_file(started, Path(path), search=search, bound=bound)
+
+
+def _session(given: SparkSession | SparkOptions | None) -> SparkSession:
+    from tailrace.spark.session import session
+
+    return session(options=given) if isinstance(given, SparkOptions) else session(given)
 
 
 class Database:
     """Tables, views and epochs of one store. Safe to use from several threads."""
 
-    def __init__(self, store: Store, max_epoch: int, spark: SparkSession | None) -> None:
+    def __init__(self, store: Store, max_epoch: int, spark: SparkSession | SparkOptions | None) -> None:
         self._store = store
         self._catalog = Catalog(store)
         self._given, self._session = spark, None
@@ -129,10 +149,14 @@ class Database:
 
         return Builder(self._store, self._catalog, self._epochs, self._lock, lambda: self.spark)
 
-    def _statement_runner(self, progress: OnStep | None = None) -> StatementRunner:
+    @cached_property
+    def _expired_rows(self) -> ExpiredRows:
+        return ExpiredRows(self._store, self._catalog, lambda: self._epochs.clock())
+
+    def _statement_runner(self, progress: OnStep | None, fresh: bool) -> StatementRunner:
         from tailrace.database.ddl import StatementRunner
 
-        return StatementRunner(self, self._store, self._catalog, self._lock, lambda: self._builder, progress)
+        return StatementRunner(self, self._store, self._catalog, self._lock, lambda: self._builder, progress, fresh)
 
     @property
     def path(self) -> str:
@@ -143,9 +167,7 @@ class Database:
         """The Spark session that Tailrace uses. Started at the first access."""
         with self._guard:
             if self._session is None:
-                from tailrace.spark.session import session
-
-                self._session = session(self._given)
+                self._session = _session(self._given)
             return self._session
 
     # SQL
@@ -155,13 +177,27 @@ class Database:
 
         `progress` is called with each step; during a build, with the number of rows loaded so far.
         """
-        self._check()
-        return self._statement_runner(progress).run(text)
+        rows = None
+        for outcome in self.statements(text, progress):
+            rows = outcome.rows
+        return rows
 
-    def query(self, text: str) -> pa.Table:
-        """Run a SELECT over tables and views with Spark, all at the committed cut."""
+    def statements(self, text: str, progress: OnStep | None = None, *, fresh: bool = False) -> Iterator[Outcome]:
+        """Run statements separated by `;`, each when its outcome is requested. After an error the rest is not run.
+
+        With `fresh`, queries of views catch up with the tables first.
+        """
         self._check()
-        return self._statement_runner().query(text)
+        return self._statement_runner(progress, fresh).run(text)
+
+    def query(self, text: str, fresh: bool = False) -> pa.Table:
+        """Run a SELECT over tables and views with Spark, all at one cut.
+
+        That is the newest cut if the query reads tables only. If it reads views, it is the committed cut; with `fresh`,
+        the views catch up with the tables first.
+        """
+        self._check()
+        return self._statement_runner(None, fresh).query(text)[0]
 
     def explain(self, view: str, *, json: bool = False) -> Any:
         """How a view is maintained: its plan as a text tree, or with `json` as data."""
@@ -235,12 +271,25 @@ class Database:
                 self._builder.step(builds[0], building or ignore_step)
             return epoch
 
-    def _refresh(self, progress: Callable[[Epoch], None] | None = None) -> Epoch:
+    def _refresh(self, progress: Callable[[Epoch], None] | None = None, *, eager: bool = True) -> Epoch:
         from tailrace.epochs.maintained import maintained
 
         with self._lock.held():
             self._catalog.clear_leftovers()
-            return self._epochs.refresh(maintained(self._catalog), progress)
+            return self._epochs.refresh(maintained(self._catalog), progress, eager=eager)
+
+    def resume(self, view: str, *, timeout: float | None = PATIENCE) -> None:
+        """Try a failed view again now, without waiting until its tables change. Raises `ViewFailed` if it fails again.
+
+        If another process runs epochs, waits up to `timeout` seconds (None: forever) until that process has tried.
+        """
+        self._check()
+        resume(self._store, self._catalog.view(view).name, self._catalog.failed, lambda: self.refresh(), timeout)
+
+    def catch_up(self) -> None:
+        """Return when the views include everything logged now: run epochs, or wait for the process that runs them."""
+        self._check()
+        catch_up(self._store, self._refresh)
 
     def run(
         self,
@@ -249,18 +298,21 @@ class Database:
         progress: Callable[[Epoch], None] | None = None,
         building: OnStep | None = None,
         until: Callable[[], bool] | None = None,
-    ) -> None:
-        """Run epochs until stopped, with `interval` seconds between two of them.
+    ) -> signal.Signals | None:
+        """Run epochs until stopped, with `interval` seconds between two of them, or less if rows of views are due.
 
-        Continues interrupted builds, one chunk after each epoch.
+        Continues interrupted builds, one chunk after each epoch. Deletes rows whose time to live has passed.
         Returns after the current epoch on SIGINT or SIGTERM (in the main thread), on `stop()` from another thread,
-        or when `until()` is true.
+        or when `until()` is true. Returns the signal, if it was one. A second signal is not caught.
         """
         self._check()
         self._stop_requested = False
         with self._store.lock("runner"):
+            events.started(self.path, self.tables(), self.views(), interval, os.getpid())
+            for name, failed in self._catalog.failed.items():
+                events.view_failed(self.path, name, failed.message)
             _ = self.spark  # started first, because Spark installs its own SIGINT handler
-            self._run(interval, progress, building, until)
+            return self._run(interval, progress, building, until)
 
     def _run(
         self,
@@ -268,16 +320,20 @@ class Database:
         progress: Callable[[Epoch], None] | None,
         building: OnStep | None,
         until: Callable[[], bool] | None,
-    ) -> None:
-        with caught(self.stop, signal.SIGINT, signal.SIGTERM):
+    ) -> signal.Signals | None:
+        with caught(self.stop, signal.SIGINT, signal.SIGTERM) as stopped:
             while not self._stop_requested and not (until and until()):
-                epoch = self._refresh()
-                if progress and epoch.operations:
+                has_more = self._expired_rows.step()
+                epoch = self._refresh(eager=False)
+                if progress and (epoch.operations or epoch.view_rows or epoch.failed or epoch.recovered):
                     progress(epoch)
                 if builds := self._builder.interrupted():
                     self._builder.step(builds[0], building or ignore_step)
-                else:
-                    self._pause(interval)
+                elif not has_more:
+                    self._pause(min(interval, self._epochs.seconds_until(epoch.next_due)))
+        reason = stopped.by.name if stopped.by else "requested" if self._stop_requested else "done"
+        events.stopped(self.path, reason, read_committed(self._store).epoch)
+        return stopped.by
 
     def _pause(self, seconds: float) -> None:
         """Sleep in short pieces, so that `stop()` takes effect soon."""
@@ -292,10 +348,15 @@ class Database:
     def verify(self, view: str) -> Report:
         """Recompute a view with Spark SQL at its cut, and compare the rows as multisets."""
         self._check()
+        from tailrace.spark.failures import translated
         from tailrace.verify.comparison import verify
 
-        with readable(self._store, self._catalog, [self._catalog.view(view).name]) as pin:
+        with (
+            readable(self._store, self._catalog, [self._catalog.view(view).name]) as committed,
+            translated(lambda: self.spark),
+        ):
             definition = self._catalog.view(view)
+            pin = shown_pin(definition.name, self._catalog.failed, committed)
             return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
 
     def record(
@@ -335,12 +396,14 @@ class Database:
             self._store.require(Capability.REPAIR)
         from tailrace.database.auditor import Auditor
         from tailrace.database.repair import Repairer
+        from tailrace.spark.failures import translated
         from tailrace.verify.audit.view_rows import KeySelection
 
         selection = KeySelection(sample, start, stop)
         on_step = progress or ignore_step
         auditor = Auditor(self._store, self._catalog, lambda: self.spark)
-        report = auditor.audit(views, selection, on_step)
+        with translated(lambda: self.spark):
+            report = auditor.audit(views, selection, on_step)
         if not repair or not any(f.repairable for f in report.findings):
             return report
         on_step(Step("repairing"))
@@ -349,7 +412,8 @@ class Database:
             Repairer(self._store, self._catalog, self._epochs, self._lock).repair(
                 lambda: auditor.structure(tables=selection.selects_all), wrong_views
             )
-        return auditor.audit(views, selection, on_step).after(report)
+        with translated(lambda: self.spark):
+            return auditor.audit(views, selection, on_step).after(report)
 
     def backup(self, directory: str | os.PathLike[str], progress: OnStep | None = None) -> Saved:
         """Back up the store into a new directory while writers and epochs run. `tailrace.restore` reads it.
@@ -372,10 +436,13 @@ class Database:
 
         return dump(self._store, self._catalog, Path(os.path.abspath(directory)), progress or ignore_step)
 
-    def status(self) -> Status:
-        """Tables, views, the committed epoch, and how far behind the views are."""
+    def status(self, *, sizes: bool = False) -> Status:
+        """Tables, views, the committed epoch, and how far behind the views are.
+
+        With `sizes`, also rows and bytes. That reads a part of the store: milliseconds, or seconds if it is very large.
+        """
         self._check()
-        return status(self._store, self._catalog)
+        return status(self._store, self._catalog, sizes=sizes)
 
     # closing
 

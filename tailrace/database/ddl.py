@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -13,10 +13,24 @@ import pyarrow as pa
 from tailrace import types
 from tailrace.catalog.catalog import Catalog, known_names
 from tailrace.catalog.definition import ViewDef
+from tailrace.catalog.failed import view_failed
 from tailrace.catalog.pinned import pinned_relations
+from tailrace.catalog.retention import Retention
+from tailrace.database.freshness import Freshness, measure_freshness
+from tailrace.database.outcome import Outcome
 from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, UnknownName
-from tailrace.plan.sql.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement, parse
+from tailrace.plan.sql.statements import (
+    CreateTable,
+    CreateView,
+    Describe,
+    Drop,
+    Located,
+    Query,
+    Show,
+    Statement,
+    parse_located,
+)
 from tailrace.store.base import Store
 from tailrace.store.locks import EpochLock
 
@@ -31,7 +45,8 @@ TOGETHER = 200  # maximum number of views that are built in one job
 class StatementRunner:
     """Executes the statements of a text in order. A statement that fails changes nothing.
 
-    Consecutive CREATE VIEW statements over small tables are built in one job.
+    Consecutive CREATE VIEW statements over small tables are built in one job. With `fresh`, queries of views catch up
+    with the tables first.
     """
 
     def __init__(
@@ -42,9 +57,10 @@ class StatementRunner:
         lock: EpochLock,
         builder: Callable[[], Builder],
         progress: OnStep | None = None,
+        fresh: bool = False,
     ) -> None:
         self._db, self._store, self._catalog, self._lock, self._make_builder = db, store, catalog, lock, builder
-        self._on_step = progress or ignore_step
+        self._on_step, self._fresh = progress or ignore_step, fresh
 
     @cached_property
     def _builder(self) -> Builder:
@@ -56,37 +72,49 @@ class StatementRunner:
 
         return ViewDefiner(self._db.spark)
 
-    def run(self, text: str) -> pa.Table | None:
-        """Returns the rows of the last statement, if it has any."""
-        result, remaining = None, parse(text)
+    def run(self, text: str) -> Iterator[Outcome]:
+        """Runs statement after statement; yields the outcome of each. All but queries are parsed before the first."""
+        remaining = parse_located(text)
         while remaining:
-            done = self._create_together(list(takewhile(_is_plain_create_view, remaining[:TOGETHER])))
+            plain = [located.statement for located in takewhile(_is_plain_create_view, remaining[:TOGETHER])]
+            done = self._create_together(plain)
+            for located in remaining[:done]:
+                yield _outcome(located, message=f"created view {located.statement.name}")  # type: ignore[union-attr]
             if not done:
                 done = 1
-                try:
-                    result = self._run(remaining[0])
-                except RecursionError:
-                    raise SqlError(message="the statement is nested too deeply; nothing was changed") from None
+                yield self._run_located(remaining[0])
             remaining = remaining[done:]
-        return result
 
-    def _run(self, statement: Statement) -> pa.Table | None:
-        match statement:
+    def _run_located(self, located: Located) -> Outcome:
+        """Runs one statement. Its error has the place of the statement, unless it has a more exact one."""
+        try:
+            return self._run(located)
+        except RecursionError:
+            message = "the statement is nested too deeply; nothing was changed"
+            raise SqlError(message=message, line=located.line, column=located.column) from None
+        except SqlError as error:
+            if error.data.get("line"):
+                raise
+            raise type(error)(**error.data, line=located.line, column=located.column) from error
+
+    def _run(self, located: Located) -> Outcome:
+        match located.statement:
             case Query(sql):
-                return self.query(sql)
+                padding = "\n" * (located.line - 1) + " " * (located.column - 1)  # errors have places in the whole text
+                rows, freshness = self.query(padding + sql)
+                return _outcome(located, rows=rows, freshness=freshness)
             case Show("tables"):
-                return self._name_column(sorted(self._catalog.tables))
+                return _outcome(located, rows=self._name_column(sorted(self._catalog.tables)))
             case Show():
-                return self._name_column(sorted(self._catalog.views))
+                return _outcome(located, rows=self._name_column(sorted(self._catalog.views)))
             case Describe(name):
-                return self._describe(name)
-            case CreateTable():
-                self._create_table(statement)
-            case CreateView():
-                self._create_view(statement)
-            case Drop():
-                self._drop(statement)
-        return None
+                return _outcome(located, rows=self._describe(name))
+            case CreateTable() as statement:
+                return _outcome(located, message=self._create_table(statement))
+            case CreateView() as statement:
+                return _outcome(located, message=self._create_view(statement))
+            case Drop() as statement:
+                return _outcome(located, message=self._drop(statement))
 
     @staticmethod
     def _name_column(names: list[str]) -> pa.Table:
@@ -113,16 +141,20 @@ class StatementRunner:
 
     # tables
 
-    def _create_table(self, statement: CreateTable) -> None:
+    def _create_table(self, statement: CreateTable) -> str:
+        """Returns what was done, as `_create_view` and `_drop` do."""
         with self._lock.held():
             if self._exists(statement.name, statement.if_not_exists):
-                return
+                return f"{statement.name} exists already"
             if statement.name in self._catalog.builds:
                 how = "under this name; choose another name for the table, or drop the view"
                 raise BeingBuilt(name=statement.name, how=how)
             for column in statement.columns:
                 types.arrow(column.type)
-            self._catalog.add_table(statement.name, statement.columns, statement.key)
+            ttl = statement.ttl
+            retention = None if ttl is None else Retention(ttl.column, ttl.micros)
+            self._catalog.add_table(statement.name, statement.columns, statement.key, retention)
+        return f"created table {statement.name}"
 
     def _exists(self, name: str, if_not_exists: bool) -> bool:
         """Whether a table or view has this name. Raises `NameTaken` unless the statement says IF NOT EXISTS."""
@@ -131,11 +163,11 @@ class StatementRunner:
             raise NameTaken(kind=kind, name=name)
         return kind is not None
 
-    def _drop(self, statement: Drop) -> None:
+    def _drop(self, statement: Drop) -> str:
         known = self._catalog.views if statement.kind == "view" else self._catalog.tables
         in_build = statement.kind == "view" and statement.name in self._catalog.builds
         if statement.name not in known and not in_build and statement.if_exists:
-            return
+            return f"no {statement.kind} named {statement.name}"
         for making in self._catalog.builds.values():
             if statement.name != making.name and statement.name in {v.name for v in making.unpublished.views}:
                 how = f"again, because view {making.name!r} is being replaced; wait until that build ends"
@@ -143,19 +175,21 @@ class StatementRunner:
         if in_build:
             self._builder.discard(statement.name)
             if statement.name not in known:
-                return
+                return f"discarded the build of view {statement.name}"
         with self._lock.held():
             if statement.kind == "table":
                 self._catalog.drop_table(statement.name)
             else:
                 self._catalog.drop_view(statement.name)
             self._catalog.clear_leftovers()
+        return f"dropped {statement.kind} {statement.name}"
 
     # views
 
-    def _create_view(self, statement: CreateView) -> None:
+    def _create_view(self, statement: CreateView) -> str:
         if self._view_exists(statement):
-            return
+            return f"{statement.name} exists already"
+        done = f"{'replaced' if self._replaces(statement) else 'created'} view {statement.name}"
         number = self._resume_build(statement)
         if number is None:
             self._on_step(Step("planning"))
@@ -163,14 +197,15 @@ class StatementRunner:
             views = self._define(statement)
             with self._lock.held():
                 if self._view_exists(statement):
-                    return
+                    return f"{statement.name} exists already"
                 if self._catalog.version != version:  # tables and views may have changed since the planning
                     views = self._define(statement)
                 self._refuse_while_building(views)
                 number = self._builder.start(views, self._replaces(statement), self._on_step)
                 if number is None:
-                    return
+                    return done
         self._builder.finish(statement.name, number, self._on_step)
+        return done
 
     def _create_together(self, statements: Sequence[Statement]) -> int:
         """Create as many leading views as possible in one job. Returns how many were created: 0, or at least 2.
@@ -186,6 +221,7 @@ class StatementRunner:
                 break
             try:
                 views[name] = self._definer.define(names, statement)
+                self._refuse_over_failed([views[name]])
             except (SqlError, RecursionError):
                 break
         definitions = list(views.values())
@@ -251,8 +287,18 @@ class StatementRunner:
     def _define(self, statement: CreateView) -> list[ViewDef]:
         names = self._names_with(self._catalog.views)
         if self._replaces(statement):
-            return self._definer.redefine(names, statement)
-        return [self._definer.define(names, statement)]
+            views = self._definer.redefine(names, statement)
+        else:
+            views = [self._definer.define(names, statement)]
+        self._refuse_over_failed(views)
+        return views
+
+    def _refuse_over_failed(self, views: Sequence[ViewDef]) -> None:
+        """Raises `ViewFailed` if new views would read a failed one: they would not have the rows that it shows."""
+        failed, new = self._catalog.failed, {v.name for v in views}
+        for name in (used for view in views for used in view.uses):
+            if name in failed and name not in new:
+                raise view_failed(name, failed[name])
 
     def _names_with(self, views: Mapping[str, ViewDef]) -> Names:
         from tailrace.database.define import Names
@@ -261,12 +307,48 @@ class StatementRunner:
 
     # queries
 
-    def query(self, text: str) -> pa.Table:
+    def query(self, text: str) -> tuple[pa.Table, Freshness | None]:
+        """The rows of a query, and, if it reads views, the state of the views that it read.
+
+        All tables and views are read at one cut: the committed one if there are views, else the newest.
+        """
+        from tailrace.database.query import answer_query, relation_names
+
+        names = relation_names(text)
+        if self._fresh and names & self._catalog.views.keys():
+            self._db.catch_up()
         with pinned_relations(self._store, self._catalog) as (pin, relations):
-            from tailrace.database.query import answer_query
+            newest = self._store.newest_cut()
+            reads_views = bool(names & relations.views.keys())
+            failed = names & self._catalog.failed.keys()
+            freshness = measure_freshness(self._store, pin, newest, failed) if reads_views else None
+            cut = pin.cut if reads_views else newest
+            return answer_query(self._db.spark, self._store, relations, text, names, pin.epoch, cut), freshness
 
-            return answer_query(self._db.spark, self._store, relations, text, pin)
 
-
-def _is_plain_create_view(statement: Statement) -> bool:
+def _is_plain_create_view(located: Located) -> bool:
+    statement = located.statement
     return isinstance(statement, CreateView) and not statement.or_replace and not statement.if_not_exists
+
+
+def _outcome(
+    located: Located, message: str = "", rows: pa.Table | None = None, freshness: Freshness | None = None
+) -> Outcome:
+    return Outcome(_title(located.statement), located.line, located.column, message, rows, freshness)
+
+
+def _title(statement: Statement) -> str:
+    """The first words of a statement."""
+    match statement:
+        case Query():
+            return "query"
+        case Show(what):
+            return f"SHOW {what.upper()}"
+        case Describe(name):
+            return f"DESCRIBE {name}"
+        case CreateTable(name):
+            return f"CREATE TABLE {name}"
+        case CreateView(name):
+            return f"CREATE MATERIALIZED VIEW {name}"
+        case Drop(kind, name):
+            return f"DROP {kind.upper()} {name}"

@@ -12,6 +12,7 @@ from tailrace.catalog.definition import ViewDef
 from tailrace.codec.schema import TableDef
 from tailrace.errors import SqlError, Unsupported
 from tailrace.plan.build.select import Built, build_view
+from tailrace.plan.dependencies import smallest_key
 from tailrace.plan.nodes import Node, Scan, tables
 from tailrace.plan.physical.zones import view_place
 from tailrace.plan.rewrite.reuse import reuse
@@ -21,10 +22,12 @@ from tailrace.plan.sql.statements import CreateView, parse_query
 from tailrace.plan.typing import Types
 from tailrace.spark.failures import FAILURES, reason
 from tailrace.spark.session import session
+from tailrace.spark.type_names import type_name
 from tailrace.spark.typer import SparkTyper
 from tailrace.types import Column
 
 FULL_REQUESTED = "the view was created with refresh = 'full'"
+RECOMPUTED = "WITH (refresh = 'auto') would recompute it in each epoch"
 
 
 @dataclass(frozen=True)
@@ -54,17 +57,18 @@ class ViewDefiner:
         """The definition of a view. A query that deltas cannot maintain is recomputed, if the policy allows that."""
         try:
             (root, order), columns, uses = self._plan(names, statement)
+            key = smallest_key(root, Types(SparkTyper(self._spark)))
         except SqlError as error:
             if statement.refresh == "incremental":
-                raise
+                raise self._with_alternative(names, statement, error) from None
             return self._define_recomputed(names, statement, error)
         is_full = statement.refresh == "full"
         if is_full:  # Spark makes choices that the plan would make, such as which rows a LIMIT keeps
             _require_deterministic(names, statement, uses)
-        place = recomputable.recomputed_place(columns, root.key) if is_full else view_place(root)
+        place = recomputable.recomputed_place(columns, key) if is_full else view_place(root, key)
         policy = (statement.refresh, FULL_REQUESTED if is_full else "")
         return ViewDef(
-            statement.name, statement.query_sql, root, columns, root.key, place, uses, tables(root), *policy, order
+            statement.name, statement.query_sql, root, columns, key, place, uses, tables(root), *policy, order
         )
 
     def redefine(self, names: Names, statement: CreateView) -> list[ViewDef]:
@@ -105,10 +109,7 @@ class ViewDefiner:
             if name in names.views:
                 node = names.views[name].root
                 if node is None:
-                    reason = (
-                        f"that view is always recomputed ({names.views[name].reason}),"
-                        " so this view must be, too: add WITH (refresh = 'full')"
-                    )
+                    reason = f"that view is always recomputed ({names.views[name].reason}), so this view must be, too"
                     raise Unsupported(construct=f"reading view {name!r}", reason=reason)
             elif name in names.tables:
                 table = names.tables[name]
@@ -148,13 +149,24 @@ class ViewDefiner:
             statement.name, statement.query_sql, None, columns, None, place, uses, table_ids, statement.refresh, why
         )
 
+    def _with_alternative(self, names: Names, statement: CreateView, error: SqlError) -> SqlError:
+        """The error of a query that deltas cannot maintain; it mentions refresh = 'auto' if that accepts the query."""
+        part = "reason" if isinstance(error, Unsupported) else "message"
+        if type(error) not in (SqlError, Unsupported):
+            return error  # a wrong name or wrong syntax, which no policy accepts
+        try:
+            self._define_recomputed(names, statement, error)
+        except SqlError:
+            return error
+        return type(error)(**{**error.data, part: f"{error.data[part]}; {RECOMPUTED}"})
+
     def _analyze(self, names: Names, sql: str, uses: tuple[str, ...]) -> tuple[Column, ...]:
         """A query's columns as Spark names and types them."""
         try:
             schema = self._session_with(names, uses).sql(sql).schema
         except FAILURES as error:
             raise SqlError(message=reason(error)) from None
-        return tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
+        return tuple(Column(f.name, type_name(f.dataType)) for f in schema)
 
     def _session_with(self, names: Names, uses: tuple[str, ...]) -> SparkSession:
         """A session in which these relations are registered, and no dropped ones."""
@@ -175,15 +187,15 @@ def _require_same_columns(spark_columns: tuple[Column, ...], plan_columns: tuple
     spark_types, plan_types = [c.type for c in spark_columns], [c.type for c in plan_columns]
     if spark_types != plan_types:
         both = f"Spark: {', '.join(spark_types)}; Tailrace: {', '.join(plan_types)}"
-        reason = f"Spark and Tailrace disagree on its column types ({both}); add CASTs, or WITH (refresh = 'full')"
+        reason = f"Spark and Tailrace disagree on its column types ({both}); add CASTs"
         raise Unsupported(construct="this query", reason=reason)
     spark_names, plan_names = [c.name.lower() for c in spark_columns], [c.name.lower() for c in plan_columns]
     if spark_names != plan_names and sorted(spark_names) == sorted(plan_names):
         both = f"Spark: {', '.join(spark_names)}; Tailrace: {', '.join(plan_names)}"
-        reason = f"Spark and Tailrace disagree on its column names ({both}); add aliases, or WITH (refresh = 'full')"
+        reason = f"Spark and Tailrace disagree on its column names ({both}); add aliases"
         raise Unsupported(construct="this query", reason=reason)
-    for type_name in spark_types:
-        types.arrow(type_name)  # raises if the store cannot hold it
+    for text in spark_types:
+        types.arrow(text)  # raises if the store cannot hold it
 
 
 def _require_deterministic(names: Names, statement: CreateView, uses: tuple[str, ...]) -> None:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.pinned import pinned_relations
+from tailrace.catalog.retention import RETENTIONS
 from tailrace.catalog.show import schema_sql
 from tailrace.codec.schema import TableDef
 from tailrace.database.backup import Saved
@@ -35,7 +36,8 @@ def dump(store: Store, catalog: Catalog, target: Path, on_step: OnStep) -> Saved
     """Writes a dump into a new directory, which appears when the dump is complete."""
     with draft(target) as place, pinned_relations(store, catalog) as (_, relations):
         cut = store.newest_cut()
-        (place / SCHEMA).write_text(schema_sql(relations.tables.values(), relations.views), encoding="utf-8")
+        schema = schema_sql(relations.tables.values(), store.documents(RETENTIONS), relations.views)
+        (place / SCHEMA).write_text(schema, encoding="utf-8")
         (place / "tables").mkdir()
         tables = {name: _file_name(table) for name, table in sorted(relations.tables.items())}
         for name, file in tables.items():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.catalog.catalog import Catalog
 from tailrace.database.database import Database
+from tailrace.database.expiry import ExpiredRows
 
 if TYPE_CHECKING:
     from tailrace.database.view_builder import Builder
@@ -34,6 +35,11 @@ class Inside:
     def epochs(self) -> Epochs:
         """Settings of epochs: `small` and `overhead` decide how work is divided and views are refreshed."""
         return self._db._epochs
+
+    @property
+    def expired_rows(self) -> ExpiredRows:
+        """The search for expired rows; `period` is the time between two passes over a table."""
+        return self._db._expired_rows
 
     @property
     def builder(self) -> Builder:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tailrace.words import count
+
 
 @dataclass(frozen=True)
 class Step:
@@ -15,7 +17,7 @@ class Step:
     total: int | None = None
 
     def __str__(self) -> str:
-        return self.what if self.rows is None else f"{self.what}: {self.rows:,} of {self.total:,} rows"
+        return self.what if self.rows is None else f"{self.what}: {self.rows:,} of {count(self.total or 0, 'row')}"
 
 
 OnStep = Callable[[Step], None]

@@ -1,4 +1,4 @@
-"""Answers SELECT statements over tables and views with Spark, at one pinned epoch."""
+"""Answers SELECT statements over tables and views with Spark, at one cut."""
 
 from __future__ import annotations
 
@@ -8,36 +8,35 @@ import pyarrow as pa
 from sqlglot import exp
 
 from tailrace.catalog.catalog import Relations
-from tailrace.errors import SqlError
 from tailrace.plan.sql import dialect
 from tailrace.plan.sql.statements import only_query
-from tailrace.spark.failures import FAILURES, reason
+from tailrace.spark.failures import translated
 from tailrace.spark.frames import table_rows, view_frame
 from tailrace.spark.session import session
-from tailrace.store.base import Store
-from tailrace.store.pins import Pin
+from tailrace.store.base import Cut, Store
 from tailrace.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def answer_query(spark: SparkSession, store: Store, relations: Relations, text: str, pin: Pin) -> pa.Table:
-    """The result of a SELECT. All tables and views are read at the pinned epoch."""
-    fresh_session = session(spark)
-    for name in _relation_names(text):
-        if name in relations.views:
-            rows = view_frame(fresh_session, store, relations.views[name], pin.epoch)
-        elif name in relations.tables:
-            rows = table_rows(fresh_session, store, relations.tables[name], pin.cut)
-        else:
-            continue  # the name of a CTE, or an unknown name, which Spark reports
-        rows.createOrReplaceTempView(quoted(name))
-    try:
+def answer_query(
+    spark: SparkSession, store: Store, relations: Relations, text: str, names: set[str], epoch: int, cut: Cut
+) -> pa.Table:
+    """The result of a SELECT that reads the relations `names`: tables at the cut, views at the epoch."""
+    with translated(lambda: spark):
+        fresh_session = session(spark)
+        for name in names:
+            if name in relations.views:
+                rows = view_frame(fresh_session, store, relations.views[name], epoch)
+            elif name in relations.tables:
+                rows = table_rows(fresh_session, store, relations.tables[name], cut)
+            else:
+                continue  # the name of a CTE, or an unknown name, which Spark reports
+            rows.createOrReplaceTempView(quoted(name))
         return fresh_session.sql(text).toArrow()
-    except FAILURES as error:
-        raise SqlError(message=reason(error)) from None
 
 
-def _relation_names(text: str) -> set[str]:
+def relation_names(text: str) -> set[str]:
+    """The names that a query reads: of tables, views, CTEs, or of nothing. Refuses what is not a query."""
     return {table.name.lower() for part in only_query(dialect.parse(text)) for table in part.find_all(exp.Table)}

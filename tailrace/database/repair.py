@@ -14,8 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from msgspec import structs
+
 from tailrace.catalog import construction
 from tailrace.catalog.catalog import Catalog
+from tailrace.catalog.failed import failed_documents
 from tailrace.epochs.maintained import maintained
 from tailrace.epochs.model import INTENT
 from tailrace.epochs.protocol import Epochs
@@ -56,6 +59,8 @@ class Repairer:
         wrong = {*views, *affected_views(findings), *self._views_of_states(lost_states)} & set(known)
         if log_skipped:
             wrong = set(known)
+        self._recompute_failed(wrong if not log_skipped else set(self._catalog.failed))
+        wrong -= self._catalog.failed.keys()
         if wrong or log_skipped:
             self._run_epoch({name: known[name].state for name in wrong}, end, findings, done.epoch)
         else:
@@ -80,6 +85,12 @@ class Repairer:
         lost = {state for _, state in self._repairs.roll_back(done)} if last > done else set()
         self._store.change_documents({INTENT.name: None}, term=self._lock.term)
         return lost
+
+    def _recompute_failed(self, names: Collection[str]) -> None:
+        """Make failed views catch up by recomputation instead of deltas, because their states or log are damaged."""
+        for name, failed in self._catalog.failed.items():
+            if name in names:
+                self._store.change_documents(failed_documents(name, structs.replace(failed, held=False, next_try=0.0)))
 
     def _views_of_states(self, numbers: Collection[int]) -> set[str]:
         known = describe_states(self._catalog)

@@ -23,6 +23,7 @@ from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.database.undump import load_dump
 from tailrace.epochs.model import LARGEST
 from tailrace.errors import BadBackup
+from tailrace.spark.spark_options import SparkOptions
 from tailrace.store.base import Store
 from tailrace.store.commits import read_committed
 from tailrace.store.lmdb import packing, settings
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 class Restored:
     """A restored store: its path, what it was made of, the last position whose writes it has, and its epoch.
 
-    `findings` are damages of its structure, `reports` the comparison of each view with its recomputation. `ok` means
-    that neither shows a difference.
+    `findings` are damages of its structure, `reports` the comparison of each view with its recomputation; views that
+    had failed are left out. `ok` means that neither shows a difference.
     """
 
     path: str
@@ -67,7 +68,7 @@ def restore(
     shards: int | None = None,
     durable: bool | None = None,
     map_size: int | None = None,
-    spark: SparkSession | None = None,
+    spark: SparkSession | SparkOptions | None = None,
     progress: OnStep | None = None,
 ) -> Restored:
     """Make a new store at `path` out of a backup or a dump. The store appears when it is complete and checked.
@@ -76,7 +77,7 @@ def restore(
     nodes, shards    for a dump: other numbers than those of the dumped store. A backup keeps its own
     durable          for a dump: whether every write is on disk when it returns
     map_size         as in `tailrace.open`
-    spark            the Spark session to use; by default the active one, or a local one started when needed
+    spark            as in `tailrace.open`
     progress         called with each step
 
     Raises `BadBackup`, which names the file, if the backup or dump is damaged. Nothing is created then.
@@ -113,9 +114,10 @@ def _settings_of_dump(source: Path, manifest: Manifest, requested: Requested) ->
 def _check(db: Database, store: Store, target: Path, manifest: Manifest, verify: bool, on_step: OnStep) -> Restored:
     """Checks the structure and, if that has no damage, the views."""
     on_step(Step("checking the structure"))
-    findings = Auditor(store, Catalog(store), lambda: db.spark).structure(tables=True)
+    catalog = Catalog(store)
+    findings = Auditor(store, catalog, lambda: db.spark).structure(tables=True)
     reports = []
-    for name in db.views() if verify and not findings else ():
+    for name in sorted(catalog.views.keys() - catalog.failed.keys()) if verify and not findings else ():
         on_step(Step(f"verifying {name}"))
         reports.append(db.verify(name))
     position, epoch = store.newest_cut().position.number, read_committed(store).epoch

@@ -117,8 +117,12 @@ class TableWrites(TableSchema, ABC, Generic[W]):
         return self.put_many([row])
 
     def put_many(self, rows: Rows) -> W:
-        """Insert or replace rows atomically. Takes dicts, a pyarrow Table or RecordBatch, or a pandas DataFrame."""
-        return self._write([Change(self._def, "put", to_batch(self._def, rows))])
+        """Insert or replace rows atomically: dicts, a pyarrow Table or RecordBatch, or a pandas or Spark DataFrame.
+
+        A Spark DataFrame is read a batch at a time; its rows are held in memory until the last one is written.
+        """
+        batches = _spark_batches(rows, self._def) if _is_spark_frame(rows) else [to_batch(self._def, rows)]
+        return self._write([Change(self._def, "put", batch) for batch in batches])
 
     def update(self, row: Mapping[str, Any]) -> W:
         """Change only the given columns of one row. Raises `NoSuchRow` if its key does not exist."""
@@ -126,15 +130,16 @@ class TableWrites(TableSchema, ABC, Generic[W]):
 
     def update_many(self, rows: Sequence[Mapping[str, Any]]) -> W:
         """Partial updates, applied atomically. Rows may give different columns."""
-        changes = []
+        changes, first = [], 1
         # Only adjacent rows with the same columns are grouped: the order of updates is kept, and the last one wins.
         for _, run in groupby(rows, key=lambda row: sorted(map(str, row))):
             group = list(run)
             names = [n for n in self._def.schema.names if n.lower() in {str(c).lower() for c in group[0]}]
             for key in self._def.key:
                 if key not in names:
-                    raise NullKey(row=0, column=key, table=self.name)
-            batch = to_batch(self._def, group, names)
+                    raise NullKey(row=first, column=key, table=self.name)
+            batch = to_batch(self._def, group, names, first)
+            first += len(group)
             changes.append(Change(self._def, "update", batch))
         return self._write(changes)
 
@@ -145,6 +150,18 @@ class TableWrites(TableSchema, ABC, Generic[W]):
     def delete_many(self, keys: Sequence[Any]) -> W:
         """Delete rows atomically. Missing keys are skipped."""
         return self._write([Change(self._def, "delete", self._key_batch(keys))])
+
+
+def _is_spark_frame(rows: Any) -> bool:
+    """Whether the rows are a Spark DataFrame, of Spark itself or of Spark Connect; does not import PySpark."""
+    kinds = type(rows).__mro__
+    return any(kind.__name__ == "DataFrame" and kind.__module__.startswith("pyspark.sql.") for kind in kinds)
+
+
+def _spark_batches(frame: Any, table: TableDef) -> Iterator[pa.RecordBatch]:
+    from tailrace.spark.given import given_batches
+
+    return given_batches(frame, table)
 
 
 class Table(TableReads, TableWrites[Written]):

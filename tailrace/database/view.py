@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tailrace import types
 from tailrace.catalog.definition import ViewDef
+from tailrace.catalog.failed import FAILED, FailedView
 from tailrace.codec.convert import key_values
 from tailrace.codec.keys import Direction, KeyCodec, prefix_range
 from tailrace.codec.murmur import hash_bucket
@@ -51,7 +52,8 @@ class View:
     """A materialized view, read like a keyed table.
 
     Reads never wait, unless given `at_least`, a position that a write returned. Then they wait until the view covers
-    it. After `timeout` seconds (None: never) they raise `Timeout`, which says how far behind the view is.
+    it. After `timeout` seconds (None: never) they raise `Timeout`, which says how far behind the view is. A view that
+    has failed shows its last good epoch (`failure` says why), and a read that needs more raises `ViewFailed` at once.
     """
 
     def __init__(
@@ -85,6 +87,11 @@ class View:
     @property
     def columns(self) -> list[Column]:
         return list(self._current()._def.columns)
+
+    @property
+    def failure(self) -> FailedView | None:
+        """Why the view has failed and which epoch it shows; None if it is maintained."""
+        return self._store.document(FAILED, self._current()._def.name)
 
     @property
     def schema(self) -> pa.Schema:
@@ -250,7 +257,7 @@ class View:
         return self._table(rows).take(repeated)
 
     def _wait(self, at_least: AtLeast | None, timeout: float | None) -> None:
-        self._read_epoch.wait(f"view {self.name!r}", at_least, timeout)
+        self._read_epoch.wait(f"view {self.name!r}", at_least, timeout, self._def.name)
 
     def _corrupt_row(self, error: Corrupt) -> Corrupt:
         return Corrupt(where=f"a row of view {self.name!r}", reason=error.reason)

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tailrace import faults
+from tailrace import events, faults
 from tailrace.catalog import construction
 from tailrace.catalog.catalog import Catalog, UnpublishedViews, ViewBuild
 from tailrace.catalog.definition import ViewDef
@@ -71,10 +71,11 @@ class Builder:
 
     def _build_at_once(self, views: Sequence[ViewDef], replaces: bool, on_step: OnStep) -> None:
         on_step(Step("refreshing existing views"))
-        self._epochs.refresh(maintained(self._catalog))
+        reads_time = any(v.plan is not None and v.plan.temporal for v in views)
+        self._epochs.refresh(maintained(self._catalog), passes_time=reads_time)
         draft = self._catalog.reserve_states(views)
         existing = maintained(self._catalog)
-        shared = frozenset(existing.states.values())
+        shared = frozenset(self._catalog.live_states.values())
         target = Maintained(existing.tables, [], {**existing.states, **draft.states})
         try:
             on_step(Step(f"building {', '.join(v.name for v in draft.views)}"))
@@ -88,6 +89,8 @@ class Builder:
         self._catalog.publish(draft)
         faults.point("build.published")
         self._catalog.clear_leftovers()
+        for view in draft.views:
+            events.view_published(self._store.path, view.name)
 
     def finish(self, name: str, number: int, on_step: OnStep) -> None:
         """Load the remaining chunks and publish the build. If interrupted, the next refresh continues it.
@@ -144,7 +147,9 @@ class Builder:
             if build.is_complete:
                 return None
             self._epochs.advance(maintained(self._catalog), build, self.chunk)
-            return self._require_build(name, number)
+            making = self._require_build(name, number)
+        events.build_step(self._store.path, name, making.rows, making.total)
+        return making
 
     def _require_build(self, name: str, number: int) -> ViewBuild:
         """Raises `BuildFailed` if the build was dropped or has failed."""
@@ -173,6 +178,7 @@ class Builder:
             self._catalog.publish(making.unpublished)
             faults.point("build.published")
             self._catalog.clear_leftovers()
+        events.view_published(self._store.path, name)
 
     def _require_correct(self, draft: UnpublishedViews, pin: Pin, on_step: OnStep) -> None:
         """Raises `BuildFailed` unless the new views equal their recomputation."""

@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import TypeAlias
 
+from tailrace.catalog.failed import FAILED, view_failed
 from tailrace.errors import Timeout
 from tailrace.store.base import Cut, Position, Store, Written
 from tailrace.store.commits import read_committed
@@ -27,10 +28,11 @@ class ReadEpoch(ABC):
     def epoch(self) -> int: ...
 
     @abstractmethod
-    def wait(self, name: str, at_least: AtLeast | None, timeout: float | None) -> None:
+    def wait(self, name: str, at_least: AtLeast | None, timeout: float | None, view: str | None = None) -> None:
         """Return when `epoch()` covers the position; raise `Timeout` after `timeout` seconds (None: wait forever).
 
-        `name` is the view or epoch that the error message names.
+        `name` is the view or epoch that the error message names. Raises `ViewFailed` at once if `view` has failed at a
+        cut before the position.
         """
 
 
@@ -43,17 +45,24 @@ class LatestEpoch(ReadEpoch):
     def epoch(self) -> int:
         return read_committed(self._store).epoch
 
-    def wait(self, name: str, at_least: AtLeast | None, timeout: float | None) -> None:
+    def wait(self, name: str, at_least: AtLeast | None, timeout: float | None, view: str | None = None) -> None:
         if at_least is None:
             return
         position = self._store.position(at_least)
         began, pause = time.monotonic(), SHORTEST_PAUSE
         while not (cut := read_committed(self._store).cut).covers(position):
+            self._require_not_failed(view, position)
             waited = time.monotonic() - began
             if timeout is not None and waited >= timeout:
                 raise _timeout_error(name, position, cut, waited, _advice(self._store))
             time.sleep(pause if timeout is None else min(pause, timeout - waited))
             pause = min(pause * 1.5, LONGEST_PAUSE)
+        self._require_not_failed(view, position)
+
+    def _require_not_failed(self, view: str | None, position: Position) -> None:
+        failed = None if view is None else self._store.document(FAILED, view)
+        if view is not None and failed is not None and not failed.cut.covers(position):
+            raise view_failed(view, failed)
 
 
 class PinnedEpoch(ReadEpoch):
@@ -65,7 +74,7 @@ class PinnedEpoch(ReadEpoch):
     def epoch(self) -> int:
         return self._pin.epoch
 
-    def wait(self, name: str, at_least: AtLeast | None, timeout: float | None) -> None:
+    def wait(self, name: str, at_least: AtLeast | None, timeout: float | None, view: str | None = None) -> None:
         if at_least is not None and not self._pin.cut.covers(position := self._store.position(at_least)):
             advice = "A snapshot does not advance; take a new one with db.snapshot(at_least=...)"
             raise _timeout_error(name, position, self._pin.cut, 0.0, advice)

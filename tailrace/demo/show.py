@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,19 +13,20 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import tailrace
-from tailrace import loading, terminal
+from tailrace import loading, temporary, terminal
 from tailrace.codec import text
 from tailrace.database.database import Database
 from tailrace.demo.data import TABLES, generate
 from tailrace.demo.stream import Applied, Measured, percentile, stream, warm
 from tailrace.demo.views import EXAMPLES, Example
 from tailrace.errors import StoreError
+from tailrace.spark.spark_options import SparkOptions
 from tailrace.verify.report import Report
 
 QUICK = "-XX:TieredStopAtLevel=1"  # the run is too short to gain from the optimising compiler
 
 
-def run(*, scale: float, seconds: float, rate: int, directory: Path | None) -> bool:
+def run(*, scale: float, seconds: float, rate: int, directory: Path | None, spark: SparkOptions | None = None) -> bool:
     """Runs the demo. True if every view was verified."""
     began = time.monotonic()
     os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK)
@@ -34,7 +34,7 @@ def run(*, scale: float, seconds: float, rate: int, directory: Path | None) -> b
         show = Show(terminal.console())
         show.say("[bold]Tailrace[/bold] keeps SQL views fresh while the rows under them change.")
         files = show.generate(scale, root / "data")
-        with tailrace.open(root / "store", create=True) as db:
+        with tailrace.open(root / "store", create=True, spark=spark) as db:
             show.load(db, files)
             show.build(db)
             measured = show.stream(db, files, seconds, rate)
@@ -49,8 +49,7 @@ def run(*, scale: float, seconds: float, rate: int, directory: Path | None) -> b
 @contextmanager
 def _demo_directory(directory: Path | None) -> Iterator[Path]:
     if directory is None:
-        with tempfile.TemporaryDirectory(prefix="tailrace-demo-", ignore_cleanup_errors=True) as temporary:
-            yield Path(temporary)
+        yield temporary.make("tailrace-demo-")
     elif (directory / "store").exists():
         raise StoreError(message=f"{directory / 'store'} already exists; remove it or choose another --dir")
     else:

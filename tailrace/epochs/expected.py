@@ -1,6 +1,6 @@
 """Rebuilds views in a scratch store, so that an audit can compare the maintained states with the expected ones.
 
-expected state = rule(tables at a cut), starting from an empty state        for every state of the views
+expected state = rule(tables at a cut and time), starting from an empty state        for every state of the views
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class ExpectedStates(Epochs):
     def __init__(self, scratch: Store, spark: Callable[[], SparkSession]) -> None:
         super().__init__(scratch, Unlocked(), spark)
 
-    def run(self, maintained: Maintained, cut: Cut) -> int:
-        """Builds views and their states from the tables at a cut. Returns the epoch at which they are readable."""
-        is_large = self._count_input(maintained) > construction.AT_ONCE
+    def run(self, maintained: Maintained, cut: Cut, time: int) -> int:
+        """Builds views and their states from the tables at a cut and time. Returns the epoch to read them at."""
+        is_large = self.jobs.count_input(maintained) > construction.AT_ONCE
         chunked = [v for v in maintained.views if is_large and v.plan.is_chunked]
         rest = [v for v in maintained.views if v not in chunked]
-        epoch = self._build_in_chunks(replace(maintained, views=chunked), cut) if chunked else 0
+        epoch = self._build_in_chunks(replace(maintained, views=chunked), cut, time) if chunked else 0
         if rest:
             epoch, unchunked = epoch + 1, replace(maintained, views=rest)
-            work = Assignment(epoch, epoch, None, cut, maintained.states_of(chunked))
-            self._run_job(work, unchunked, None, self._count_input(unchunked))
+            work = Assignment(epoch, epoch, None, cut, maintained.states_of(chunked), time=time)
+            self.jobs.run_job(work, unchunked, None, self.jobs.count_input(unchunked))
         return epoch
 
-    def _build_in_chunks(self, maintained: Maintained, cut: Cut) -> int:
+    def _build_in_chunks(self, maintained: Maintained, cut: Cut, time: int) -> int:
         """Builds views with one epoch per chunk. Returns the last epoch."""
         numbers = sorted({number for view in maintained.views for number in view.plan.tables})
         order = construction.sort_tables(numbers, {n: self._store.count(maintained.tables[n]) for n in numbers})
@@ -47,8 +47,8 @@ class ExpectedStates(Epochs):
         while chunk := next_chunk(self._store, tables, loaded, construction.CHUNK, construction.CHUNK_BYTES):
             new_bounds, rows = chunk
             epoch += 1
-            work = Assignment(epoch, epoch - 1, cut, cut, part=Part(loaded, new_bounds))
+            work = Assignment(epoch, epoch - 1, cut, cut, part=Part(loaded, new_bounds), time=time, earlier=time)
             changed = frozenset(n for n, bounds in new_bounds.items() if loaded.get(n) != bounds)
-            self._run_job(work, maintained, changed if loaded else None, rows, "rebuild")
+            self.jobs.run_job(work, maintained, changed if loaded else None, rows, "rebuild")
             loaded = new_bounds
         return epoch

@@ -51,11 +51,13 @@ class RecomputableView:
         return estimate(self.sink.plan, operations, rows, overhead).way
 
 
-def replacing_frame(spark: SparkSession, store: Store, stages: Stages, view: RecomputableView, cut: Cut) -> DataFrame:
-    """The frame that, when run, replaces the view's rows by the result of its query at a cut."""
+def replacing_frame(
+    spark: SparkSession, store: Store, stages: Stages, view: RecomputableView, cut: Cut, time: int
+) -> DataFrame:
+    """The frame that, when run, replaces the view's rows by the result of its query at a cut and time."""
     names = [column(i) for i in range(len(view.columns))]
     shard = stages.shard_sql([column(p) for p in view.place])
-    rows = query_rows(spark, store, view.query, cut).toDF(*names).selectExpr(*names, f"1L AS {WEIGHT}", shard)
+    rows = query_rows(spark, store, view.query, cut, time).toDF(*names).selectExpr(*names, f"1L AS {WEIGHT}", shard)
     placed = rows.coalesce(1) if stages.single else stages.shuffle(rows)
     source = Fragment(placed, (), (*delta_fields(view.columns), (SHARD, "int")))
     keep = Keep(Sink(view.state, view.columns, view.key, store.key_limit), (source.schema,), ((),), stages.shards)

@@ -24,6 +24,7 @@ from tailrace.codec.convert import to_batch
 from tailrace.codec.schema import TableDef
 from tailrace.errors import BadFile, BadValue, NullKey
 from tailrace.loading.files import Options, Piece, Source, match_columns, to_bad_file
+from tailrace.words import count
 
 BLOCK = 8 << 20  # bytes
 
@@ -65,7 +66,8 @@ def _columns(
         return fields, match_columns(path, table, fields, f"line {line}: ")
     names = table.schema.names
     if len(fields) != len(names):
-        message = f"line {line} has {len(fields)} fields, but {table.name!r} has {len(names)} columns"
+        found, expected = count(len(fields), "field"), count(len(names), "column")
+        message = f"line {line} has {found}, but {table.name!r} has {expected}"
         raise BadFile(path=str(path), message=message, line=line)
     return names, names
 
@@ -90,7 +92,7 @@ def _convert(path: Path, table: TableDef, options: Options, batch: pa.RecordBatc
         arrays = [_column(batch.column(name), name, table.schema.field(name).type) for name in batch.schema.names]
         return to_batch(table, pa.RecordBatch.from_arrays(arrays, names=batch.schema.names))
     except (BadValue, NullKey) as error:
-        index = before + error.row + options.header
+        index = before + error.row - 1 + options.header
         with closing(_records(path, options)) as records:
             line = next((n for n, _ in islice(records, index, None)), 0)
         raise to_bad_file(path, error, "line", line) from None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tailrace.codec.convert import brief
+from tailrace.codec.python_values import brief
 from tailrace.codec.schema import TableDef
 from tailrace.errors import BadFile, BadValue, NullKey, UnknownColumn
 

@@ -34,4 +34,4 @@ def _convert(path: Path, table: TableDef, batch: pa.RecordBatch, before: int) ->
     try:
         return to_batch(table, batch)
     except (BadValue, NullKey) as error:
-        raise to_bad_file(path, error, "row", before + error.row + 1) from None
+        raise to_bad_file(path, error, "row", before + error.row) from None

@@ -28,14 +28,16 @@ from tailrace.plan.nodes import (
     Order,
     Project,
     Scan,
+    TemporalFilter,
     TopK,
     UnionAll,
     Window,
 )
 from tailrace.plan.physical.arrangements import Arrangement, Stateful, is_generic, rule
 from tailrace.plan.physical.physical_plan import PhysicalPlan
-from tailrace.plan.physical.zones import Zone, begins_zone, zones
+from tailrace.plan.physical.zones import Zone, begins_zone, border_place, zones
 from tailrace.plan.sql.dialect import generate
+from tailrace.plan.temporal import ALWAYS
 
 _SHORT = 6  # characters of a fingerprint to show
 # What the work of an epoch is proportional to, for each maintenance rule.
@@ -51,6 +53,7 @@ COSTS = {
     "distinct": "values in the delta",
     "affected groups": "all rows of touched groups",
     "affected partitions": "all rows of touched partitions",
+    "crossed borders": "changed rows, and rows whose border in time was crossed",
     "first entries": "changed rows, and the first entries of touched partitions",
 }
 
@@ -124,6 +127,8 @@ def operator(node: Node) -> str:
             return "one row"
         case TopK():
             return "top"
+        case TemporalFilter():
+            return "temporal filter"
     return type(node).__name__.lower()
 
 
@@ -134,9 +139,9 @@ def describe(node: Node) -> str:
         case Scan(table=table):
             return f"{table} {_in_parentheses(names(node))}"
         case Filter(condition=condition):
-            return _named(condition, inputs[0])
+            return named(condition, inputs[0])
         case Project(expressions=expressions, output=output):
-            shown = [_named(e, inputs[0]) for e in expressions]
+            shown = [named(e, inputs[0]) for e in expressions]
             return ", ".join(s if s == c.name else f"{s} AS {c.name}" for s, c in zip(shown, output, strict=True))
         case Join(left_on=left_on, right_on=right_on, null_safe=null_safe):
             pairs = zip(left_on, right_on, null_safe, strict=True)
@@ -144,15 +149,19 @@ def describe(node: Node) -> str:
             return "on " + " and ".join(on) if on else "of all pairs"
         case Aggregate(groups=groups, calls=calls):
             grouped = "by " + ", ".join(inputs[0][p] for p in groups) if groups else "of all rows"
-            return ": ".join(filter(None, (grouped, ", ".join(_named(c.sql, inputs[0]) for c in calls))))
+            return ": ".join(filter(None, (grouped, ", ".join(named(c.sql, inputs[0]) for c in calls))))
         case Generate(generator=generator, output=output):
-            return f"{_named(generator, inputs[0])} AS {_in_parentheses([c.name for c in output])}"
+            return f"{named(generator, inputs[0])} AS {_in_parentheses([c.name for c in output])}"
         case UnionAll(branches):
             return f"of {len(branches)}"
         case OneRow():
             return "of constants"
+        case TemporalFilter(Project(below, expressions)):
+            start, end = (named(e, names(below)) for e in expressions[-2:])
+            starts = [] if start == f"-{ALWAYS}" else [f"from {start}"]
+            return " ".join([*starts, *([] if end == f"{ALWAYS}" else [f"until {end}"])])
         case Window(calls=calls):
-            shown = [f"{_named(c.sql, inputs[0])} {c.frame}".strip() for c in calls]
+            shown = [f"{named(c.sql, inputs[0])} {c.frame}".strip() for c in calls]
             return f"{', '.join(shown)} {_partition_and_order(node, inputs[0])}".strip()
         case TopK(offset=offset, limit=limit):
             bounds = [] if limit is None else [str(limit)]
@@ -181,6 +190,8 @@ def names(node: Node) -> list[str]:
     match node:
         case Filter():
             return inputs[0]
+        case TemporalFilter():
+            return inputs[0][:-2]
         case Generate(output=output):
             return inputs[0] + [c.name for c in output]
         case Join(kind=kind) if kind not in ("semi", "anti"):
@@ -188,9 +199,9 @@ def names(node: Node) -> list[str]:
             left = [f"left.{n}" if n in ambiguous else n for n in inputs[0]]
             return left + [f"right.{n}" if n in ambiguous else n for n in inputs[1]]
         case Aggregate(groups=groups, calls=calls):
-            return [inputs[0][p] for p in groups] + [_named(c.sql, inputs[0]) for c in calls]
+            return [inputs[0][p] for p in groups] + [named(c.sql, inputs[0]) for c in calls]
         case Window(calls=calls):
-            return inputs[0] + [_named(c.sql, inputs[0]) for c in calls]
+            return inputs[0] + [named(c.sql, inputs[0]) for c in calls]
         case TopK(numbered=numbered):
             return inputs[0] + ["row_number()"] * numbered
     return [c.name for c in node.columns]
@@ -210,6 +221,8 @@ def rules(node: Node) -> list[str]:
             return ["affected partitions"]
         case TopK():
             return ["first entries"]
+        case TemporalFilter():
+            return ["crossed borders"]
         case Aggregate() if is_generic(node):
             return ["affected groups"]
         case Aggregate(source, calls=calls):
@@ -225,6 +238,8 @@ def _shuffle_columns(node: Node) -> list[str]:
             return [names(source)[p] for p in groups]
         case Window(source, partition) | TopK(source, partition):
             return [names(source)[p] for p in partition]
+        case TemporalFilter(source):
+            return [names(source)[p] for p in border_place(node)]
     return []
 
 
@@ -234,7 +249,7 @@ def _by(node: Node, arrangement: Arrangement) -> list[str]:
     return [names(owner)[p] for p in arrangement.by]
 
 
-def _named(text: str, columns: list[str]) -> str:
+def named(text: str, columns: list[str]) -> str:
     """An expression with its input's column names in place of positions."""
 
     def rewrite(node: exp.Expr) -> exp.Expr:
@@ -290,6 +305,8 @@ def compact(node: Node) -> str:
             return f"aggregate({', '.join(parts)}; {inner})"
         case UnionAll():
             return f"union({inner})"
+        case TemporalFilter():
+            return f"temporal({inner})"
         case Window(calls=calls):
             shown = [" ".join(filter(None, (c.sql, c.frame))) for c in calls]
             return f"window({' '.join(filter(None, (', '.join(shown), _compact_order(node))))}; {inner})"

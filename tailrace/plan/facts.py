@@ -1,15 +1,11 @@
-"""Facts that a plan proves about its rows, whatever the tables hold: columns never NULL, at most one row."""
+"""Facts that a plan proves about its rows, whatever the tables hold: never NULL, exactly one row, never an error."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from sqlglot import exp
 
-from tailrace.plan.expressions import conjuncts, equality, parse_expr, position_of, refs
-from tailrace.plan.nodes import Aggregate, Filter, Join, Node, OneRow, Project, Scan, TopK, UnionAll, column_of
-from tailrace.plan.typing import Types
-from tailrace.types import INTEGERS
+from tailrace.plan.expressions import conjuncts, parse_expr, position_of
+from tailrace.plan.nodes import Aggregate, Filter, Join, Node, OneRow, Project, Scan, UnionAll, column_of, walk
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 
@@ -62,6 +58,16 @@ def _excludes_null(condition: str, position: int) -> bool:
     return any(isinstance(s, exp.Column) and len(s.parts) == 1 and position_of(s) == position for s in sides)
 
 
+def may_raise(root: Node) -> bool:
+    """Whether an expression of the plan raises errors: of the user, or the check of a scalar subquery."""
+    for node in walk(root):
+        texts = node.expressions if isinstance(node, Project) else ()
+        texts = (node.condition,) if isinstance(node, Filter) else texts
+        if any("raise_error(" in text.lower() for text in texts):
+            return True
+    return False
+
+
 def has_one_row(node: Node) -> bool:
     """Whether a relation always has exactly one row."""
     match node:
@@ -74,88 +80,3 @@ def has_one_row(node: Node) -> bool:
         case Join(left, right, "inner", ()):
             return has_one_row(left) and has_one_row(right)
     return False
-
-
-def has_at_most_one_row(node: Node, fixed: Iterable[int], types: Types) -> bool:
-    """Whether there is at most one row for given values of the `fixed` columns."""
-    return _Dependencies(types).of(node, frozenset(fixed))[1]
-
-
-class _Dependencies:
-    """Functional dependencies: given fixed columns, the columns with one value, and whether there is only one row.
-
-    Operators not handled here count as having many rows.
-    """
-
-    def __init__(self, types: Types) -> None:
-        self._types = types
-
-    def of(self, node: Node, fixed: frozenset[int]) -> tuple[frozenset[int], bool]:
-        determined, single = self._of(node, fixed)
-        single = single or (node.key is not None and determined.issuperset(node.key))
-        return (frozenset(range(len(node.columns))), True) if single else (determined, False)
-
-    def _of(self, node: Node, fixed: frozenset[int]) -> tuple[frozenset[int], bool]:
-        match node:
-            case Filter(source, condition):
-                return self._filter(source, conjuncts(condition), fixed)
-            case Project(source, expressions):
-                copied = (column_of(expressions[p]) for p in fixed)
-                determined, single = self.of(source, frozenset(c for c in copied if c is not None))
-                shown = (i for i, e in enumerate(expressions) if refs(e) <= determined)
-                return fixed.union(shown), single
-            case Aggregate(source, groups, _):
-                if not groups:
-                    return fixed, True
-                determined, single = self.of(source, frozenset(groups[p] for p in fixed if p < len(groups)))
-                return fixed.union(i for i, g in enumerate(groups) if g in determined), single
-            case Join():
-                return self._join(node, fixed)
-            case OneRow():
-                return fixed, True
-            case TopK(source, partition, limit=limit):
-                determined, single = self.of(source, frozenset(p for p in fixed if p < len(source.columns)))
-                first_row = limit is not None and limit <= 1 and determined.issuperset(partition)
-                return fixed | determined, single or first_row
-        return fixed, False
-
-    def _filter(self, source: Node, condition: list[str], fixed: frozenset[int]) -> tuple[frozenset[int], bool]:
-        while True:
-            determined, single = self.of(source, fixed)
-            grown = determined.union(*(self._equated(c, source, determined) for c in condition))
-            if grown == determined:
-                return determined, single
-            fixed = grown
-
-    def _equated(self, condition: str, source: Node, determined: frozenset[int]) -> Iterable[int]:
-        """The columns that an equality with a constant or with determined columns determines."""
-        sides = equality(condition)
-        if sides is None:
-            return
-        for side, other_side in (sides[:2], sides[1::-1]):
-            position = column_of(side)
-            if position is None or not refs(other_side) <= determined:
-                continue
-            kind, other_kind = self._types.of(source.columns, [side, other_side])
-            common = self._types.compared(kind, other_kind)
-            # Not if the column is cast to compare it: a string column may hold '1' and '01', and both equal 1.
-            if common == kind or (kind in INTEGERS and common in INTEGERS):
-                yield position
-
-    def _join(self, node: Join, fixed: frozenset[int]) -> tuple[frozenset[int], bool]:
-        width = len(node.left.columns)
-        left = frozenset(p for p in fixed if p < width)
-        right = frozenset(p - width for p in fixed if p >= width)
-        if node.kind in ("semi", "anti"):
-            return self.of(node.left, left)
-        if node.kind in ("right", "full"):
-            return fixed, False
-        for _ in range(2):  # the second time with what the right side determines of the left
-            left, single_left = self.of(node.left, left)
-            right |= {b for a, b in zip(node.left_on, node.right_on, strict=True) if a in left}
-            right, single_right = self.of(node.right, right)
-            if node.kind == "inner":
-                left |= {a for a, b in zip(node.left_on, node.right_on, strict=True) if b in right}
-        # A left join pads unmatched rows: its right columns then have a second value, NULL.
-        shown = right if node.kind == "inner" or single_left else frozenset(p - width for p in fixed if p >= width)
-        return left | {p + width for p in shown}, single_left and single_right

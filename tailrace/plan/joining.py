@@ -16,6 +16,7 @@ from tailrace.delta import column
 from tailrace.plan.expressions import cast, conjoin, equality, is_true, parse_expr, refs, remap, shift
 from tailrace.plan.nodes import Filter, Join, JoinKind, Node, Project, column_of
 from tailrace.plan.sql.dialect import generate
+from tailrace.plan.temporal import is_temporal
 from tailrace.plan.typing import Types
 from tailrace.types import Column, is_scalar
 
@@ -46,6 +47,12 @@ def joined(left: Node, right: Node, kind: JoinKind, condition: Sequence[str], ty
     (split.right if kind in _FILTERS_RIGHT else split.left).extend(constant)
     split.rest = [text for text in split.rest if refs(text)]
     keys, compared = cast_join_keys(left, right, split.keys, types)
+    if kind not in _FILTERS_LEFT:  # a condition on the time can filter the matches, but cannot be part of a key
+        split.rest += [text for text in split.left if is_temporal(text)]
+        split.left = [text for text in split.left if not is_temporal(text)]
+    if kind not in _FILTERS_RIGHT:
+        split.rest += [shift(text, width) for text in split.right if is_temporal(text)]
+        split.right = [text for text in split.right if not is_temporal(text)]
     if kind in _FILTERS_LEFT:
         left = filtered(left, split.left)
     elif split.left:

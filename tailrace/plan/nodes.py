@@ -385,8 +385,31 @@ class TopK(Node):
         return [self.partition, self.order, self.offset, self.limit, self.numbered]
 
 
+@dataclass(frozen=True)
+class TemporalFilter(Node):
+    """The rows that are valid at the time of the epoch: those with from <= time < until.
+
+    The last two columns of the input are these borders (BIGINT, microseconds since 1970, never NULL); they are dropped.
+    Only lowered plans have this node (`physical/lower.py`); before, it is a Filter that reads the time.
+    """
+
+    input: Node = field(metadata=_INPUT)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.input.columns[:-2]
+
+    @property
+    def key(self) -> Key | None:
+        return self.input.key
+
+    def _identity(self) -> list[Any]:
+        return []
+
+
 KINDS: dict[str, type[Node]] = {
-    k.__name__: k for k in (Scan, OneRow, Filter, Project, Generate, Join, Aggregate, UnionAll, Window, TopK)
+    k.__name__: k
+    for k in (Scan, OneRow, Filter, Project, Generate, Join, Aggregate, UnionAll, Window, TopK, TemporalFilter)
 }
 
 
@@ -400,7 +423,7 @@ def _never_null(node: Node) -> bool:
     match node:
         case Scan():
             return True
-        case Filter(source) | Project(source) | Window(source):
+        case Filter(source) | Project(source) | Window(source) | TemporalFilter(source):
             return _never_null(source)
         case TopK(source):
             return source.key is not None and _never_null(source)

@@ -45,7 +45,10 @@ class Outer:
         if match is None:
             if self.scope.outer is not None and self.scope.outer.reference(node) is not None:
                 construct = f"column {node.name!r} of a query two levels outside its subquery"
-                reason = "a subquery can use columns of the query directly around it; select the column there"
+                reason = (
+                    "in Spark SQL a subquery can use columns of the query directly around it only;"
+                    " select the column there, or join its table inside the subquery"
+                )
                 raise unsupported(construct, node, reason)
             return None
         entry, parts = match

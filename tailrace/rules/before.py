@@ -71,11 +71,20 @@ class Before:
     """All states of a task's shards, as of before the epoch.
 
     `blank`: all states read as empty, because views are built from scratch. `fixed` are states that other views
-    already maintain and that are up to date for this epoch.
+    already maintain and that are up to date for this epoch. `base`: the epoch to read at, if not the one before.
     """
 
-    def __init__(self, store: Store, epoch: int, *, blank: bool = False, fixed: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        store: Store,
+        epoch: int,
+        *,
+        blank: bool = False,
+        fixed: frozenset[int] = frozenset(),
+        base: int | None = None,
+    ) -> None:
         self._store, self._epoch, self._blank, self._fixed = store, epoch, blank, fixed
+        self._base = epoch - 1 if base is None else base
         self._open = ExitStack()
         self._snapshots: dict[bytes, ShardSnapshot] = {}
 
@@ -93,7 +102,7 @@ class Before:
     def _shard(self, number: bytes) -> ShardSnapshot:
         if number not in self._snapshots:
             shard = self._store.shard(_SHARD.unpack(number)[0])
-            self._snapshots[number] = self._open.enter_context(shard.at(self._epoch - 1))
+            self._snapshots[number] = self._open.enter_context(shard.at(self._base))
         return self._snapshots[number]
 
     def shard(self, number: int) -> ShardSnapshot:

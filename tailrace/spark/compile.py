@@ -7,6 +7,7 @@ In a small epoch all views whose operators need no Spark run in a single task.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -25,6 +26,7 @@ from tailrace.plan.nodes import (
     OneRow,
     Project,
     Scan,
+    TemporalFilter,
     TopK,
     UnionAll,
     Window,
@@ -35,13 +37,14 @@ from tailrace.plan.physical import arrangements
 from tailrace.plan.physical.arrangements import Arrangement
 from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.plan.physical.slots import Slots, plan_slots
-from tailrace.plan.physical.zones import placement
+from tailrace.plan.physical.zones import border_place, placement
 from tailrace.rules.affected import LIVE, Affected, Outputs
 from tailrace.rules.aggregate import Accumulate
 from tailrace.rules.arranged import Arranged
 from tailrace.rules.extremes import Values
 from tailrace.rules.join import Arrange, JoinRule, Lookup
 from tailrace.rules.sink import Sink
+from tailrace.rules.temporal import AT, Crossed
 from tailrace.rules.topk import First
 from tailrace.spark import windowing
 from tailrace.spark.flows import REPORT_FIELDS, Flow, FlowOperators, to_fragment
@@ -49,6 +52,7 @@ from tailrace.spark.fragments import Fragment
 from tailrace.spark.stages import Stages
 from tailrace.task.fanout import FanOut, Selection, group_selections
 from tailrace.task.program import Keep, Merge, Read, ReadTotals, Seed
+from tailrace.task.timed import ReadCrossed, Stamp
 from tailrace.task.totals import Total, Totals
 from tailrace.types import is_scalar
 
@@ -66,9 +70,10 @@ DROPS_NULLS = {
 class Compiler:
     """Compiles the views of one store.
 
-    `touched` are the ids of the tables with changes; None means all tables. `blank` means that the views are
-    computed from empty states. `reusable` says whether the frame may run again for later epochs. A frame with a
-    shuffle may not: Spark would reuse the shuffle files of the first run.
+    `touched` are the ids of the tables with changes; None means all tables. `due` are the states of temporal filters
+    with rows whose border is in the epoch. `blank` means that the views are computed from empty states. `netted`: rows
+    that cancel out never reach an expression. `reusable` says whether the frame may run again for later epochs. A frame
+    with a shuffle may not: Spark would reuse the shuffle files of the first run.
     """
 
     def __init__(
@@ -77,22 +82,25 @@ class Compiler:
         tables: Mapping[int, TableDef],
         states: Mapping[str, int],
         touched: frozenset[int] | None,
+        due: frozenset[int] = frozenset(),
         *,
         blank: bool,
+        netted: bool = False,
     ) -> None:
         self._stages, self._flows, self._tables = stages, FlowOperators(stages), tables
-        self._states, self._touched, self._blank = states, touched, blank
+        self._states, self._touched, self._due = states, touched, due
+        self._blank, self._netted = blank, netted
         self._limit = stages.store.key_limit
         self._deltas: dict[tuple[str, bool], Flow | None] = {}
         self._arrangement_sinks: dict[int, Fragment] = {}  # by state; updates that `_look_up` keeps out of the join
         self.reusable = stages.single
 
     def compile_views(self, views: Sequence[ViewSink]) -> DataFrame | None:
-        """The frame that applies the deltas of all views; None if no table of a view has changed.
+        """The frame that applies the deltas of all views; None if no table of a view has changed and none is due.
 
         Fragments that read only the store share one program, so each common operator runs once.
         """
-        changed = [v for v in views if self._touched is None or v.plan.tables & self._touched]
+        changed = [v for v in views if is_touched(v, self._states, self._touched, self._due)]
         selection_groups = group_selections(changed, anywhere=self._stages.single)
         grouped = {selection.view.state for selections in selection_groups for selection in selections}
         sinks = [self._fan_out(selections) for selections in selection_groups]
@@ -121,10 +129,11 @@ class Compiler:
         return Fragment(fan_out, (to_fragment(delta),), REPORT_FIELDS)
 
     def delta(self, node: Node, *, net: bool = True) -> Flow | None:
-        """The node's delta in the epoch; None if none of its tables changed.
+        """The node's delta in the epoch; None if none of its tables changed and none of its rows is due.
 
         Without `net` the delta may contain rows that cancel out. That is enough if it is only summed.
         """
+        net = net or self._netted
         # A stateful operator must be compiled once only: it ignores `net`.
         cache_key = node.fingerprint, net or isinstance(node, arrangements.Stateful)
         if cache_key not in self._deltas:
@@ -156,6 +165,8 @@ class Compiler:
                 return self._window(node)
             case TopK():
                 return self._top(node)
+            case TemporalFilter():
+                return self._temporal(node)
         raise NotImplementedError(type(node).__name__)
 
     # linear operators
@@ -314,6 +325,8 @@ class Compiler:
         picked = _plain_scan(node.input)
         if picked is None or not all(c.plain for c in slots.sums) or self._blank:
             return None
+        if not all(is_scalar(node.input.columns[p].type) for p in node.groups):
+            return None  # Arrow cannot group by arrays and structs
         scan, positions = picked
         if self._touched is not None and scan.table_id not in self._touched:
             return None
@@ -382,6 +395,26 @@ class Compiler:
         fields = delta_fields(node.columns)
         return Flow(self._flows.apply_rule(rule, [(delta, node.partition)], fields), fields, placement(node))
 
+    def _temporal(self, node: TemporalFilter) -> Flow | None:
+        """Changed rows at the time of the epoch, and the rows whose border is in it (`rules/temporal.py`)."""
+        delta = self.delta(node.input)
+        state, place = self._states[arrangements.border_arrangement(node).fingerprint], border_place(node)
+        rule = Crossed.of(node, state, self._limit)
+        *rows, weight = delta_fields(node.input.columns)
+        timed = (*rows, (AT, "bigint"), weight)
+        flows = []
+        if delta is not None:
+            flows.append(Flow(Fragment(Stamp(rule.timed), (to_fragment(delta),), timed), timed, delta.placed_by))
+        if state in self._due and not self._blank:
+            flows.append(Flow(Fragment(ReadCrossed(rule), (), timed), timed, place))
+        merged = flows[0] if len(flows) == 1 else self._flows.union(flows)
+        if merged is None:
+            return None
+        if all(flow.placed_by == place and not to_fragment(flow).is_fed for flow in flows):
+            merged = replace(merged, placed_by=place)
+        fields = delta_fields(node.columns)
+        return Flow(self._flows.apply_rule(rule, [(merged, place)], fields), fields, place)
+
     def _seed(self, node: Aggregate, flow: Flow) -> Flow:
         """Adds a row of weight 0 if a view without GROUP BY is built: it has one row even over an empty table."""
         if node.groups or not self._blank:
@@ -390,6 +423,13 @@ class Compiler:
         merged = self._flows.union([flow, Flow(seed, flow.fields, None)])
         assert merged is not None
         return merged
+
+
+def is_touched(view: ViewSink, states: Mapping[str, int], touched: frozenset[int] | None, due: frozenset[int]) -> bool:
+    """Whether a view may change: one of its tables has changed (None: all have), or some of its rows are due."""
+    if touched is None or view.plan.tables & touched:
+        return True
+    return bool(due) and any(states[fingerprint] in due for fingerprint in view.plan.temporal)
 
 
 def _plain_scan(node: Node) -> tuple[Scan, list[int]] | None:

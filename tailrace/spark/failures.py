@@ -8,18 +8,23 @@ otherwise   Spark or a worker was lost, or an expression failed on some row: unk
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
-from tailrace.errors import EpochFailed, Fenced, StoreFull
+from tailrace.errors import EnvironmentFault, EpochFailed, Fenced, SqlError, StoreFull
 from tailrace.sent_errors import receive_error
+from tailrace.spark.session import is_running
 
 # What a Spark job may raise. Py4JError: Spark's own bugs (a ClassCastException in the optimizer) and lost workers.
 # ConnectionError: the JVM is gone.
 FAILURES = (PySparkException, Py4JError, ConnectionError)
 _TASK = re.compile(r".*\(TID \d+\) \([^)]*\): ")  # Spark's prefix to the error of a task
+_AWAITING = "Exception thrown in awaitResult"
 _CLASS = re.compile(r"^[\w.$]+(?:Exception|Error): ")
 
 
@@ -27,7 +32,7 @@ def reason(error: Exception) -> str:
     """The error that a task raised; otherwise the first sentence of Spark's message, without the query context."""
     if (sent := receive_error(error)) is not None:
         return str(sent)
-    lines = str(error).strip().split("\n")
+    lines = (_awaited(error) or str(error)).strip().split("\n")
     if "exception was thrown from the Python worker" in lines[0]:
         raised = [line for line in lines[1:] if line[:1].isalpha() and ":" in line and "Traceback" not in line]
         return raised[-1].split(" SQLSTATE:")[0].strip() if raised else lines[0]
@@ -35,6 +40,27 @@ def reason(error: Exception) -> str:
         # Line 1 names the called method. Line 2 has the class and the message of the exception.
         return _CLASS.sub("", _TASK.sub("", lines[1].removeprefix(": "))).split(" SQLSTATE:")[0]
     return lines[0].split(" SQLSTATE:")[0]
+
+
+@contextmanager
+def translated(spark: Callable[[], SparkSession]) -> Iterator[None]:
+    """Turns a failure of Spark in the block into an error of Tailrace: of the query, or of Spark if it has stopped."""
+    try:
+        yield
+    except FAILURES as error:
+        if not is_running(spark()):
+            raise EnvironmentFault(message="Spark has stopped. Start this process again") from None
+        raise SqlError(message=reason(error)) from None
+
+
+def _awaited(error: Exception) -> str | None:
+    """The message of the failure that another thread of Spark waited for; None if no thread did."""
+    raised: Any = error.java_exception if isinstance(error, Py4JJavaError) else None
+    if raised is None or _AWAITING not in str(raised.getMessage()):
+        return None
+    while raised.getCause() is not None and _AWAITING in str(raised.getMessage()):
+        raised = raised.getCause()
+    return str(raised.getMessage())
 
 
 CANCELLED = "SPARK_JOB_CANCELLED"

@@ -15,6 +15,7 @@ from tailrace.codec.rows import RowCodec
 from tailrace.codec.schema import TableDef
 from tailrace.codec.weighted import split
 from tailrace.plan.binding import BoundQuery
+from tailrace.plan.sql.times import at_time
 from tailrace.sent_errors import send_errors
 from tailrace.store.base import Cut, Store
 
@@ -44,15 +45,18 @@ def table_rows(spark: SparkSession, store: Store, table: TableDef, cut: Cut) -> 
     return frame(spark, store.nodes, read, schema)
 
 
-def query_rows(spark: SparkSession, store: Store, query: BoundQuery, cut: Cut) -> DataFrame:
-    """The result of a query over the tables at a cut. It replaces temporary views of `spark`: use a new session."""
+def query_rows(spark: SparkSession, store: Store, query: BoundQuery, cut: Cut, time: int) -> DataFrame:
+    """The result of a view's query over the tables at a cut, with `now()` as the time of the epoch.
+
+    It replaces temporary views of `spark`: use a new session.
+    """
     for name, source in query.reads:
         if isinstance(source, BoundQuery):
-            rows = query_rows(spark, store, source, cut)
+            rows = query_rows(spark, store, source, cut, time)
         else:
             rows = table_rows(spark, store, source, cut)
         rows.createOrReplaceTempView(types.quoted(name))
-    return spark.sql(query.sql)
+    return spark.sql(at_time(query.sql, time))
 
 
 def view_rows(spark: SparkSession, store: Store, view: ViewDef, epoch: int) -> DataFrame:

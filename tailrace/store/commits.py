@@ -11,11 +11,15 @@ from tailrace.store.documents import Count, Document, Kind
 
 
 class Committed(Document, frozen=True):
-    """The last committed epoch, which readers see, and its cut."""
+    """The last committed epoch, which readers see, its cut, and its time: what `now()` is in views.
+
+    `time` is in microseconds since 1970. It is 0 if the epoch was committed before times were recorded.
+    """
 
     epoch: Count
     cut: Cut
     at: float
+    time: Count = 0
 
     def fits(self, nodes: int) -> bool:
         return len(self.cut.offsets) == nodes
@@ -29,7 +33,7 @@ class Refreshed(Document, frozen=True):
 
 
 class EpochRecord(Document, frozen=True):
-    """What one epoch did."""
+    """What one epoch did. `failed` are the views that were left out of it."""
 
     epoch: Count
     at: float
@@ -37,6 +41,8 @@ class EpochRecord(Document, frozen=True):
     seconds: float
     refreshed: dict[str, Refreshed]
     cut: Cut | None = None
+    failed: tuple[str, ...] = ()
+    time: Count = 0
 
     def fits(self, nodes: int) -> bool:
         return self.cut is None or len(self.cut.offsets) == nodes
@@ -55,10 +61,10 @@ def epoch_key(epoch: int) -> str:
     return f"{epoch:016d}"
 
 
-def committed_between(store: Store, after: int, upto: int) -> list[tuple[int, Cut]]:
-    """The epochs committed after one epoch and up to another, with their cuts. A repair leaves gaps in the numbers.
+def committed_between(store: Store, after: int, upto: int) -> list[EpochRecord]:
+    """The epochs committed after one epoch and up to another. A repair leaves gaps in the numbers.
 
     Complete only if epoch `after` is pinned: older records may have been removed.
     """
     records = sorted(store.documents(EPOCHS).values(), key=lambda record: record.epoch)
-    return [(r.epoch, r.cut) for r in records if after < r.epoch <= upto and r.cut is not None]
+    return [record for record in records if after < record.epoch <= upto and record.cut is not None]

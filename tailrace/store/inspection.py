@@ -56,6 +56,33 @@ class RowAudit(NamedTuple):
     counted: int
 
 
+class Extent(NamedTuple):
+    """How large a table or a state is: its entries, its bytes, and whether the entries were counted or estimated."""
+
+    entries: int
+    bytes: int
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the parts of a store are. Bytes are estimates, except those of whole files.
+
+    tables, states   extents of tables (by id) and states (by number)
+    log, undo        bytes of the logs, and of undo records
+    files            bytes of all files, with free space that will be used again
+    fullest, limit   bytes of the fullest file, and the limit of each file (`map_size`)
+    """
+
+    tables: Mapping[int, Extent]
+    states: Mapping[int, Extent]
+    log: int
+    undo: int
+    files: int
+    fullest: int
+    limit: int
+
+
 class Inspection(ABC):
     """The structures of a store as they are on disk. Everything read may be damaged."""
 
@@ -90,8 +117,8 @@ class Repairs(ABC):
     """Repairs of damaged structures. The caller holds the epoch lock."""
 
     @abstractmethod
-    def roll_back(self, committed: int) -> list[tuple[int, int]]:
-        """Rolls back everything after an epoch in all shards, by the undo records.
+    def roll_back(self, epoch: int) -> list[tuple[int, int]]:
+        """Takes all shards back to an epoch, by the undo records of later ones.
 
         Readers of that epoch see no change, because they already read through the undo records. Returns (shard, state)
         of each state whose undo records are damaged or gone: it keeps its newest values and must be recomputed.

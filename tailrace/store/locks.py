@@ -60,12 +60,18 @@ class Tenure(Protocol):
     def burnt(self) -> int:
         """The largest number of an epoch that was rolled back."""
 
+    def fence(self, burnt: int = 0) -> None:
+        """Begins a new term. Shards refuse writes of earlier terms; epoch numbers up to `burnt` are not reused."""
+
 
 class Unlocked(NamedTuple):
     """The tenure of a scratch store: no other process writes to it, so it needs no lock."""
 
     term: int = 0
     burnt: int = 0
+
+    def fence(self, burnt: int = 0) -> None:
+        pass
 
 
 class EpochLock:
@@ -98,8 +104,7 @@ class EpochLock:
         assert self._tenure is not None, "the epoch lock is not held"
         return self._tenure
 
-    def fence(self, burnt: int) -> None:
-        """Begins a new term. Shards refuse writes of earlier terms; epoch numbers up to `burnt` are not reused."""
+    def fence(self, burnt: int = 0) -> None:
         self._tenure = self._next_term(max(burnt, self.burnt))
         self._store.fence(self.term)
 

@@ -1,7 +1,7 @@
-"""Pins keep an epoch readable while a reader needs it.
+"""Pins and holds keep an epoch readable: undo records after it and the logs after its cut are retained.
 
-A pin is a lease (`leases.py`) that names an epoch and its cut. While the lease lasts, undo records after that epoch and
-the logs after that cut are retained.
+pin     for a reader: a lease (`leases.py`), which ends with its process
+hold    for something stored, such as a view that failed: it lasts until it is removed
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import Any, NamedTuple
 
 from tailrace.store.base import Cut, Store
 from tailrace.store.commits import read_committed
-from tailrace.store.documents import Count, Kind
+from tailrace.store.documents import Count, Document, Kind
 from tailrace.store.leases import Lease, fresh_lease, renewing
 
 
 class PinDocument(Lease, frozen=True, kw_only=True):
-    """A pin as stored: a lease with its epoch and cut."""
+    """A pin as stored: a lease with its epoch, and the epoch's cut and time."""
 
     epoch: Count
     cut: Cut
     at: float
+    time: Count = 0
 
     def fits(self, nodes: int) -> bool:
         return len(self.cut.offsets) == nodes
@@ -32,9 +33,25 @@ class PinDocument(Lease, frozen=True, kw_only=True):
 PINS: Kind[PinDocument] = Kind("pin:", PinDocument, expendable=True)
 
 
+class Hold(Document, frozen=True):
+    """An epoch and its cut that stay readable until the document is removed."""
+
+    epoch: Count
+    cut: Cut
+
+    def fits(self, nodes: int) -> bool:
+        return len(self.cut.offsets) == nodes
+
+
+HOLDS: Kind[Hold] = Kind("hold:", Hold)
+
+
 class Pin(NamedTuple):
+    """An epoch with its cut and its time (microseconds since 1970)."""
+
     epoch: int
     cut: Cut
+    time: int = 0
 
 
 @contextmanager
@@ -85,21 +102,22 @@ def _pin(store: Store, name: str) -> Pin:
 def committed_pin(store: Store) -> Pin:
     """The committed epoch and its cut. This alone does not keep them readable."""
     committed = read_committed(store)
-    return Pin(committed.epoch, committed.cut)
+    return Pin(committed.epoch, committed.cut, committed.time)
 
 
 def _document(pin: Pin) -> PinDocument:
-    return PinDocument(epoch=pin.epoch, cut=pin.cut, at=time.time(), **fresh_lease())  # type: ignore[arg-type]
+    return PinDocument(epoch=pin.epoch, cut=pin.cut, time=pin.time, at=time.time(), **fresh_lease())  # type: ignore[arg-type]
 
 
 def find_oldest_pin(store: Store) -> Pin | None:
-    """The oldest pin of a live process. Removes pins of dead processes and expired ones."""
-    oldest: Pin | None = None
+    """The oldest pin of a live process, or an older hold. Removes pins of dead processes and expired ones."""
+    held = (Pin(hold.epoch, hold.cut) for hold in store.documents(HOLDS).values())
+    oldest: Pin | None = min(held, key=lambda pin: pin.epoch, default=None)
     for key, document in store.documents(PINS).items():
         if not document.is_alive:
             store.change_documents({PINS.at(key): None})
             continue
-        pin = Pin(document.epoch, document.cut)
+        pin = Pin(document.epoch, document.cut, document.time)
         oldest = pin if oldest is None or pin.epoch < oldest.epoch else oldest
     return oldest
 

@@ -76,7 +76,9 @@ class Task:
         return parts
 
     def apply(self, parts: Mapping[int, Sequence[Write]]) -> list[bool]:
-        """Applies writes by shard; returns for each shard whether it accepted any of them."""
+        """Applies writes by shard; returns for each shard whether it accepted any of them. A dry run writes nothing."""
+        if self.work.dry:
+            return []
         with ThreadPoolExecutor(APPLYING) as pool:  # in parallel: a durable commit waits for the disk
             epoch, keep, term = self.work.epoch, self.work.keep, self.work.term
             jobs = [pool.submit(partial(self.store.shard(n).apply, epoch, w, keep, term)) for n, w in parts.items()]
@@ -259,7 +261,7 @@ class Program:
     def run(
         self, store: Store, work: Assignment, nodes: Sequence[int], rows: Sequence[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        with Before(store, work.epoch, blank=work.blank, fixed=work.fixed) as before:
+        with Before(store, work.epoch, blank=work.blank, fixed=work.fixed, base=work.base) as before:
             task = Task(store, work, nodes, self._fed(rows), before, {})
             if self.streams:
                 read = self.operators[0][0]

@@ -1,4 +1,4 @@
-"""Verifies a view: recomputes it with plain Spark SQL at its cut and compares the rows.
+"""Verifies a view: recomputes it with plain Spark SQL at its cut and time and compares the rows.
 
     missing = rows of the recomputation that the view lacks
     extra   = rows of the view that the recomputation lacks
@@ -40,10 +40,10 @@ _EQUAL_FLOATS = (
 def verify(spark: SparkSession, store: Store, view: ViewDef, query: BoundQuery, pin: Pin) -> Report:
     """Compares a view, as stored at the pinned epoch, with its SQL over the tables at that epoch's cut."""
     fresh = session(spark)
-    report = _compare(fresh, store, query_rows(fresh, store, query, pin.cut), view, pin)
+    report = _compare(fresh, store, query_rows(fresh, store, query, pin.cut, pin.time), view, pin)
     if report.ok or view.root is None or not leaves_ties_open(view.root):
         return report
-    computed = planned_rows(fresh, store, view.root, query, pin.cut)
+    computed = planned_rows(fresh, store, view.root, query, pin)
     return replace(_compare(fresh, store, computed, view, pin), by="plan")
 
 
@@ -61,11 +61,12 @@ def differences(computed: DataFrame, stored: DataFrame, view: ViewDef) -> DataFr
     If the view has no key, the result may include rows that differ only within the tolerance; `counted` pairs them.
     """
     names, floats = _positional(len(view.columns)), _float_positions(view)
-    computed = computed.toDF(*names).withColumn(WEIGHT_COLUMN, F.lit(1).cast("bigint"))
-    stored = stored.toDF(*names, WEIGHT_COLUMN)
+    comparable = [f"{_without_maps(n, c.type)} AS {n}" for n, c in zip(names, view.columns, strict=True)]
+    computed = computed.toDF(*names).selectExpr(*comparable, f"1L AS {WEIGHT_COLUMN}")
+    stored = stored.toDF(*names, WEIGHT_COLUMN).selectExpr(*comparable, WEIGHT_COLUMN)
     if floats and view.key is not None:
         return _join_by_key(computed, stored, view.key, floats, len(names))
-    return _sum_weights(computed, stored, [c.type for c in view.columns])
+    return _sum_weights(computed, stored, names)
 
 
 def counted(differing: DataFrame, view: ViewDef) -> tuple[int, int, dict[str, list[dict[str, Any]]]]:
@@ -82,15 +83,26 @@ def _positional(count: int) -> list[str]:
     return [f"c{i}" for i in range(count)]
 
 
-def _sum_weights(computed: DataFrame, stored: DataFrame, kinds: list[str]) -> DataFrame:
-    """Rows whose weights do not cancel out. Maps become sorted arrays, because Spark cannot group by maps."""
-    names = _positional(len(kinds))
-    comparable = [
-        f"array_sort(map_entries({n})) AS {n}" if k.startswith("map<") else n for n, k in zip(names, kinds, strict=True)
+def _without_maps(sql: str, kind: str, depth: int = 0) -> str:
+    """SQL for the value with every map as a sorted array of its entries, because Spark cannot compare maps."""
+    part = f"x{depth}"
+    if not types.holds_map(kind):
+        return sql
+    if kind.startswith("map<"):
+        value = _without_maps(f"{part}.value", types.fields_of(kind)[1], depth + 1)
+        return f"array_sort(transform(map_entries({sql}), {part} -> struct({part}.key AS key, {value} AS value)))"
+    if kind.startswith("array<"):
+        return f"transform({sql}, {part} -> {_without_maps(part, kind[6:-1], depth + 1)})"
+    fields = [
+        f"{_without_maps(f'{sql}.{types.quoted(field.name)}', field.type, depth)} AS {types.quoted(field.name)}"
+        for field in types.struct_fields(kind)
     ]
-    both = computed.selectExpr(*comparable, WEIGHT_COLUMN).union(
-        stored.selectExpr(*comparable, f"-{WEIGHT_COLUMN} AS {WEIGHT_COLUMN}")
-    )
+    return f"if({sql} IS NULL, NULL, struct({', '.join(fields)}))"
+
+
+def _sum_weights(computed: DataFrame, stored: DataFrame, names: list[str]) -> DataFrame:
+    """Rows whose weights do not cancel out."""
+    both = computed.union(stored.selectExpr(*names, f"-{WEIGHT_COLUMN} AS {WEIGHT_COLUMN}"))
     return both.groupBy(*names).agg(F.sum(WEIGHT_COLUMN).alias(WEIGHT_COLUMN)).where(f"{WEIGHT_COLUMN} <> 0")
 
 

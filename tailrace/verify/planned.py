@@ -24,6 +24,7 @@ from tailrace.plan.nodes import (
     OneRow,
     Project,
     Scan,
+    TemporalFilter,
     TopK,
     UnionAll,
     Window,
@@ -32,7 +33,8 @@ from tailrace.plan.nodes import (
 from tailrace.plan.physical.lower import lower_plan
 from tailrace.plan.ties import NUMBER, is_decided, over, whole_order, window_sql
 from tailrace.spark.frames import table_rows
-from tailrace.store.base import Cut, Store
+from tailrace.store.base import Store
+from tailrace.store.pins import Pin
 
 _KINDS = {"semi": "left_semi", "anti": "left_anti"}
 
@@ -42,17 +44,20 @@ def leaves_ties_open(root: Node) -> bool:
     return any(isinstance(n, Aggregate | Window | TopK) and not is_decided(n) for n in walk(root))
 
 
-def planned_rows(spark: SparkSession, store: Store, root: Node, query: BoundQuery, cut: Cut) -> DataFrame:
-    """The result of a view's plan over the tables of its store at a cut."""
-    tables = {t.name: table_rows(spark, store, t, cut) for t in query.tables.values()}
-    return Planned(spark, tables).frame(lower_plan(root))
+def planned_rows(spark: SparkSession, store: Store, root: Node, query: BoundQuery, pin: Pin) -> DataFrame:
+    """The result of a view's plan over the tables of its store at the cut and time of an epoch."""
+    tables = {t.name: table_rows(spark, store, t, pin.cut) for t in query.tables.values()}
+    return Planned(spark, tables, pin.time).frame(lower_plan(root))
 
 
 class Planned:
-    """Computes plan nodes over tables. `tables` has each table by name, as a frame with all of its columns."""
+    """Computes plan nodes over tables at a time (microseconds since 1970).
 
-    def __init__(self, spark: SparkSession, tables: Mapping[str, DataFrame]) -> None:
-        self._spark, self._tables = spark, tables
+    `tables` has each table by name, as a frame with all of its columns.
+    """
+
+    def __init__(self, spark: SparkSession, tables: Mapping[str, DataFrame], time: int) -> None:
+        self._spark, self._tables, self._time = spark, tables, time
 
     def frame(self, node: Node) -> DataFrame:
         """The node's relation, with columns named `_0`, `_1`, ..."""
@@ -81,6 +86,10 @@ class Planned:
                 return windowed(node, self.frame(node.input))
             case TopK():
                 return first_rows(node, self.frame(node.input))
+            case TemporalFilter():
+                start, end = (column(len(node.columns) + i) for i in range(2))
+                valid = self.frame(node.input).where(f"{start} <= {self._time} AND {self._time} < {end}")
+                return valid.drop(start, end)
         raise NotImplementedError(type(node).__name__)
 
     def _join(self, node: Join) -> DataFrame:

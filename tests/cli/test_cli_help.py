@@ -16,7 +16,19 @@ DESIGNED = {"init", "sql", "load", "put", "delete", "get", "scan", "refresh", "r
 
 
 def test_all_designed_verbs_exist() -> None:
-    assert set(VERBS) == DESIGNED | {"verify", "audit", "record", "check", "backup", "dump", "restore", "demo", "bench"}
+    assert set(VERBS) == DESIGNED | {
+        "resume",
+        "verify",
+        "audit",
+        "record",
+        "check",
+        "backup",
+        "dump",
+        "restore",
+        "doctor",
+        "demo",
+        "bench",
+    }
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -35,6 +47,21 @@ def test_every_parameter_is_explained(verb: str) -> None:
 
 def test_examples_are_shown_as_they_are_typed() -> None:
     assert "'[null]'" in CliRunner().invoke(app, ["get", "--help"]).stdout
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_fits_the_terminal(verb: str, width: int) -> None:
+    result = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": str(width), "TERMINAL_WIDTH": str(width)})
+    assert max(len(line) for line in result.stdout.splitlines()) <= width
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_examples_can_be_copied_from_a_terminal_of_80_columns(verb: str) -> None:
+    command = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
+    examples = [line for line in command.help.splitlines() if line.lstrip().startswith("tailrace ")]
+    assert examples
+    assert [line for line in examples if len(line) > 78] == []
 
 
 def test_help_lists_every_verb() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -102,10 +103,10 @@ def test_init_refuses_an_existing_store_and_a_directory_with_files(tmp_path: Pat
 
 BAD = [
     (["put", "orders", "{id: 1}"], "DataError", "row 1 is not JSON"),
-    (["put", "orders", "7"], "BadValue", "row 0 is 7; expected a dict of columns; nothing was written"),
+    (["put", "orders", "7"], "BadValue", "row 1 is 7; expected a dict of columns; nothing was written"),
     (["put", "orders", '{"id": "x"}'], "BadValue", "BIGINT"),
     (["put", "orders", '{"id": 1, "price": 1.005}'], "BadValue", "DECIMAL(12,2)"),
-    (["put", "orders", '{"id": 1}', '{"id": 2, "day": "tomorrow"}'], "BadValue", "row 1"),
+    (["put", "orders", '{"id": 1}', '{"id": 2, "day": "tomorrow"}'], "BadValue", "row 2, column 'day'"),
     (["put", "orders", '{"cust": 1}'], "NullKey", "'id'"),
     (["put", "orders", '{"id": 1, "colour": "red"}'], "UnknownColumn", "'colour'"),
     (["put", "lines", '{"id": 1, "line": 1, "data": "xyz"}'], "BadValue", "BINARY"),
@@ -115,6 +116,7 @@ BAD = [
     (["get", "orders"], "BadKey", "expected 1 value, got 0"),
     (["get", "lines", "1"], "BadKey", "expected 2 values, got 1"),
     (["get", "lines", "[1, 2, 3]"], "BadKey", "expected 2 values, got 3"),
+    (["get", "lines", "[]"], "BadKey", "expected 2 values, got 0"),
     (["scan", "orders", "--start", "x"], "BadKey", "BIGINT"),
     (["delete", "orders", "x"], "BadKey", "BIGINT"),
     (["sql", "CREATE TABLE"], "SyntaxFault", "line 1"),
@@ -143,3 +145,19 @@ def test_a_directory_that_is_not_a_store_is_refused_and_left_unchanged(tmp_path:
 def test_a_newer_store_is_refused(shop: Tailrace) -> None:
     (shop.path / "store.json").write_text('{"format": 999}')
     assert shop.error("status")["found"] == 999
+
+
+def test_a_table_is_copied_through_a_pipe(shop: Tailrace) -> None:
+    shop(
+        "sql",
+        "CREATE TABLE n (id INT PRIMARY KEY, a ARRAY<STRUCT<x: DECIMAL(9,2), at: TIMESTAMP>>, m MAP<STRING, BINARY>)",
+    )
+    row = '{"id": 1, "a": [{"x": "1.50", "at": "2026-01-31T12:00:00+00:00"}, null], "m": [["k", "0x00ff"]]}'
+    shop("put", "n", row, '{"id": 2, "a": [], "m": {"k": null}}')
+    assert shop.json("get", "n", 1) == json.loads(row)
+    printed = shop("scan", "n", "--json").stdout
+    shop("delete", "n", 1, 2)
+    assert shop("load", "n", "-", stdin=printed).stdout.startswith("loaded 2 rows into n")
+    assert shop("scan", "n", "--json").stdout == printed
+    assert shop.error("load", "n", "-", stdin=printed[:-20])["message"].startswith("stdin: ")
+    assert shop("load", "n", "-", stdin="[]\n").stdout.startswith("loaded 0 rows")

@@ -57,17 +57,18 @@ def test_sql_from_a_file_and_from_stdin(shop: Tailrace, file: Callable[[str, str
         file("a.sql", "CREATE TABLE a (id INT PRIMARY KEY);\nCREATE TABLE b (id INT PRIMARY KEY)"),
     )
     assert json.loads(shop("sql", "--json", stdin="SHOW TABLES").stdout)[:2] == [{"name": "a"}, {"name": "b"}]
-    assert shop.json("sql", "DROP TABLE a") is None
+    assert shop.json("sql", "DROP TABLE a") == {"done": "dropped table a"}
     shop("sql", "SHOW TABLES", "-f", file("b.sql", ""), code=2)
 
 
 def test_run_until_caught_up_prints_json_lines(shop: Tailrace, spark: SparkSession) -> None:
     shop("sql", SPEND)
     shop("put", "orders", '{"id": 1, "cust": 7, "price": "9.50"}')
-    [line] = shop("run", "--until-caught-up", "--json").stdout.splitlines()
-    assert json.loads(line).items() >= {"operations": 1, "lag_operations": 0}.items()
+    start, epoch, stop = map(json.loads, shop("run", "--until-caught-up", "--json").stdout.splitlines())
+    assert [start["event"], epoch["event"], stop["event"]] == ["start", "epoch", "stop"]
+    assert epoch.items() >= {"operations": 1, "lag_operations": 0}.items()
     shop("put", "orders", '{"id": 1, "cust": 8, "price": "9.50"}')
-    assert "1 operations" in shop("run", "--until-caught-up").stdout
+    assert "1 operation in" in shop("run", "--until-caught-up").stdout
     assert shop.json("get", "spend", 7, code=1) is None
 
 
@@ -121,17 +122,18 @@ def test_an_error_of_a_process_is_one_line(tmp_path: Path) -> None:
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_run_ends_cleanly_on_a_signal(shop: Tailrace, spark: SparkSession, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_run_ends_cleanly_on_a_signal(shop: Tailrace, spark: SparkSession, number: signal.Signals, code: int) -> None:
     shop("sql", SPEND)
     shop("put", "orders", '{"id": 1, "cust": 7, "price": "9.50"}')
     with tailrace("run", shop.path, "--json", "--interval", 0.05) as process:
         assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["operations"] == 1
+        first, _, epoch = (json.loads(process.stdout.readline()) for _ in range(3))
+        assert (first["event"], first["pid"], epoch["operations"]) == ("start", process.pid, 1)
         assert shop.error("refresh")["pid"] == process.pid
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (0, "", "")
+    assert (process.returncode, json.loads(out)["reason"], err) == (code, number.name, "")
     assert shop.json("get", "spend", 7)["total"] == "9.50"
 
 

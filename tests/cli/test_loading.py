@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import gzip
+import json
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 import tailrace as tr
 from tailrace import loading
+from tailrace.codec.text import to_json
 from tailrace.errors import BadFile
 from tailrace.loading import Options, Step, load
 
@@ -133,7 +135,10 @@ BROKEN = [
     ("a.jsonl", "", None, "the file is empty"),
     ("a.jsonl", '{"id": 1}\n\n{"id": 2\n{"id": 3}\n', 3, "line 3 is not JSON"),
     ("a.jsonl", '{"id": 1}\n[{"id": 2}]\n', 2, "line 2 is an array"),
-    ("a.jsonl", '[\n{"id": 2}\n]\n', 1, "expected one JSON object per line"),
+    ("a.jsonl", '[\n{"id": 2}, {"id": 3}\n]\n', 2, "expected one JSON object per line"),
+    ("a.jsonl", '[{"id": 2},\n{"id": 3}]\n{"id": 4}', 2, "line 2 is not JSON"),
+    ("a.jsonl", '[{"id": 2},\n{"id": 3},\n', None, "the file is incomplete"),
+    ("a.jsonl", '[\n{\n"id": 2\n}\n]\n', 2, "expected one JSON object per line"),
     ("a.jsonl", '{"id": 1}\n{"id": 1.5}\n', 2, "line 2, column 'id': Decimal('1.5') does not fit BIGINT"),
     ("a.jsonl", '{"id": 1}\n{"s": "x"}\n', 2, "line 2: key column 'id' is NULL"),
     ("a.jsonl", '{"id": 1}\n{"id": 2, "colour": 1}\n', 2, "line 2: 't' has no column 'colour'"),
@@ -172,3 +177,75 @@ def test_a_bad_row_of_parquet(table: tr.Table, tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="row 2, column 'small': 300 does not fit TINYINT"):
         load(table, [path])
     assert rows(table) == []
+
+
+NESTED = """CREATE TABLE n (id BIGINT PRIMARY KEY, f FLOAT, d DECIMAL(20,4), raw BINARY, at TIMESTAMP,
+            i INTERVAL DAY TO SECOND, a ARRAY<DOUBLE>, s STRUCT<x: DATE, y: ARRAY<BINARY>>, m MAP<STRING, INT>,
+            keyed MAP<DATE, STRUCT<p: DECIMAL(4,1)>>)"""
+NESTED_ROWS: list[dict[str, object]] = [
+    {
+        "id": 1,
+        "f": 0.1,
+        "d": Decimal("1234567890123456.7891"),
+        "raw": b"\x00",
+        "at": datetime.datetime(2026, 1, 31, 12, 0, 0, 7, tzinfo=datetime.UTC),
+        "i": -datetime.timedelta(days=1, microseconds=1),
+        "a": [0.5, None, float("inf")],
+        "s": {"x": datetime.date(2026, 1, 31), "y": [b"\xff", None]},
+        "m": [("k", 1), ("", None)],
+        "keyed": [(datetime.date(1970, 1, 1), {"p": Decimal("1.5")})],
+    },
+    {"id": 2, "a": [], "s": {"x": None, "y": None}, "m": [], "keyed": []},
+    {"id": 3},
+]
+
+
+@pytest.fixture
+def nested(tmp_path: Path) -> Iterator[tr.Table]:
+    with tr.open(tmp_path / "nested", create=True) as db:
+        db.sql(NESTED)
+        yield db.table("n")
+
+
+def test_nested_columns_of_every_format(nested: tr.Table, file: File, tmp_path: Path) -> None:
+    nested.put_many(NESTED_ROWS)
+    expected = rows(nested)
+    pq.write_table(nested.scan(), tmp_path / "a.parquet")
+    objects = [to_json(row) for row in expected]
+    cells = [[cell(row[name]) for name in nested.schema.names] for row in expected]
+    quoted = [",".join('"' + c.replace('"', '""') + '"' if c else "" for c in line) for line in cells]
+    files = [
+        tmp_path / "a.parquet",
+        file("a.jsonl", "\n".join(objects)),
+        file("b.jsonl", "[" + ",\n ".join(objects) + "]\n"),
+        file("c.json", "[\n" + ",\r\n".join(objects) + "\n]"),
+        file("a.csv", "\n".join([",".join(nested.schema.names), *quoted])),
+    ]
+    for path in files:
+        nested.delete_many([1, 2, 3])
+        assert load(nested, [path]) == 3
+        assert rows(nested) == expected, path
+
+
+def cell(value: object) -> str:
+    """The text of a value in a CSV file."""
+    text = "" if value is None else to_json(value)
+    return str(json.loads(text)) if text.startswith('"') else text
+
+
+def test_a_bad_part_of_a_nested_value_is_named(nested: tr.Table, file: File) -> None:
+    with pytest.raises(BadFile, match=r"line 2, column 's\.y\[0\]': 'zz' does not fit BINARY"):
+        load(nested, [file("a.jsonl", '{"id": 1}\n{"id": 2, "s": {"y": ["zz"]}}\n')])
+    with pytest.raises(BadFile, match=r"line 3, column 'a\[1\]': 'x' does not fit DOUBLE"):
+        load(nested, [file("a.csv", 'id,a\n1,"[1]"\n2,"[1, ""x""]"\n')])
+    with pytest.raises(BadFile, match=r"line 2, column 'a': '\[1' does not fit ARRAY<DOUBLE>"):
+        load(nested, [file("a.csv", 'id,a\n1,"[1"\n')])
+    assert rows(nested) == []
+
+
+def test_json_objects_are_maps(nested: tr.Table, file: File) -> None:
+    load(nested, [file("a.jsonl", '{"id": 1, "m": {"k": 1}, "keyed": {"2026-01-31": {"P": 2}}}')])
+    row = nested.get(1)
+    assert row is not None
+    assert row["m"] == [("k", 1)]
+    assert row["keyed"] == [(datetime.date(2026, 1, 31), {"p": Decimal("2.0")})]

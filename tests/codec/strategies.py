@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from datetime import UTC, date
+from datetime import UTC, date, timedelta
 from decimal import Context, Decimal
 from typing import Any
 
@@ -28,6 +28,18 @@ NESTED = [
         "map<int,map<string,struct<v:float>>>",
     )
 ] + [pa.struct([]), pa.list_(pa.struct([]))]
+KINDS = st.recursive(
+    st.sampled_from([kind for kind in SCALARS if not pa.types.is_floating(kind)] + [pa.float32(), pa.float64()] * 3),
+    lambda parts: st.one_of(
+        parts.map(pa.list_),
+        st.lists(parts, min_size=1, max_size=3).map(
+            lambda fields: pa.struct([(f"f{i}", f) for i, f in enumerate(fields)])
+        ),
+        st.tuples(st.sampled_from(SCALARS), parts).map(lambda pair: pa.map_(*pair)),
+    ),
+    max_leaves=6,
+)
+"""Types of any nesting."""
 _EXACT = Context(prec=76)
 _INTEGERS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
 
@@ -59,6 +71,9 @@ def present(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return st.dates() | st.dates(date(1969, 12, 30), date(1970, 1, 2))
     if pa.types.is_timestamp(kind):
         return st.datetimes(timezones=st.just(UTC) if kind.tz else st.none())
+    if pa.types.is_duration(kind):
+        longest = timedelta(microseconds=2**63 - 1)
+        return st.timedeltas(-longest, longest) | st.timedeltas(timedelta(seconds=-2), timedelta(seconds=2))
     return _nested(kind)
 
 
@@ -67,7 +82,7 @@ def _nested(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return st.fixed_dictionaries({field.name: values(field.type) for field in kind})
     if pa.types.is_map(kind):
         entries = st.tuples(present(kind.key_type), values(kind.item_type))
-        return st.lists(entries, max_size=3)
+        return st.lists(entries, max_size=3, unique_by=lambda entry: repr(entry[0]).replace("-0.0", "0.0"))
     return st.lists(values(kind.value_type), max_size=4)
 
 

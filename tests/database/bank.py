@@ -28,7 +28,10 @@ VIEWS = {
     "saved": "SELECT branch, SUM(balance) AS total, MIN(balance) AS least FROM savings GROUP BY branch",
     "wealth": "SELECT a.id, s.id AS saver, COALESCE(a.balance, 0) + COALESCE(s.balance, 0) AS total"
     " FROM accounts a FULL JOIN savings s ON a.id = s.id",
+    "strict": "SELECT id, IF(branch = 666, CAST(raise_error('a forbidden branch') AS BIGINT), balance) AS balance"
+    " FROM accounts",
 }
+POISON = {"id": -666, "branch": 666, "balance": 0}  # the view `strict` fails on this row
 
 
 def open_bank(db: tr.Database, customers: int) -> int:

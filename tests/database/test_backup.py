@@ -150,6 +150,31 @@ def test_a_view_dropped_or_replaced_between_the_copies_is_in_the_backup(
         goes_on(again)
 
 
+@pytest.mark.parametrize("recovers", [False, True])
+def test_a_failed_view_catches_up_after_the_restore(
+    db: tr.Database, tmp_path: Path, spark: SparkSession, recovers: bool
+) -> None:
+    db.sql("CREATE MATERIALIZED VIEW checked AS SELECT id, CAST(IF(v < 0, raise_error('below'), v) AS INT) AS v FROM a")
+    db.table("a").put({"id": 500, "g": 1, "v": -1})
+    assert set(db.refresh().failed) == {"checked"}
+    before = contents(db)
+
+    def go_on() -> None:
+        db.table("a").put({"id": 500, "g": 1, "v": 1 if recovers else -2})
+        for number in (3, 4):
+            db.refresh()
+            write(db, number)
+
+    db.backup(tmp_path / "backup", progress=at_step("copying shard 2 of 4", go_on))
+    assert (db.view("checked").failure is None) == recovers
+    with restored(tmp_path / "backup", spark) as again:
+        assert contents(again) == before
+        assert again.view("checked").failure is not None
+        again.table("a").put({"id": 500, "g": 1, "v": 2})
+        goes_on(again)
+        assert again.view("checked").failure is None
+
+
 class Left(BaseException):
     """Raised to interrupt a build."""
 

@@ -1,5 +1,7 @@
 """The bank test: writers only move money, so every consistent read must find the same total.
 
+One view fails on a row meanwhile, and must neither disturb the others nor miss anything when it recovers.
+
 Writers and the runner of epochs are separate processes at full speed. This process reads: single views, snapshots of
 all views, and its own writes by their position. The long test also watches lag, memory and disk usage.
 """
@@ -170,13 +172,18 @@ def run(
             "two epochs",
             lambda: (runner.poll(), [w.poll() for w in working], db.status()),
         )
-        began, samples = time.monotonic(), []
+        began, samples, poisoned = time.monotonic(), [], 0
         with Readers(db, total, hold=seconds / 8) as readers:
             while (passed := time.monotonic() - began) < seconds and not readers.seen.wrong:
+                if passed > seconds / 4 and not poisoned:
+                    poisoned = db.table("accounts").put(bank.POISON).operations
                 samples.append(sample(db, psutil.Process(runner.pid), began))
                 time.sleep(min(2.0, seconds - passed))
         reports = [json.loads(w.communicate(timeout=PATIENCE)[0]) for w in working]
+        until(lambda: db.view("strict").failure is not None, "failure of the view that a row makes fail", db.status)
+        db.table("accounts").delete(bank.POISON["id"])
         until(lambda: db.status().lag_operations == 0, "the end of the lag", db.status)
+        until(lambda: db.view("strict").failure is None, "recovery of the failed view", db.status)
         runner.send_signal(signal.SIGTERM)
         assert runner.wait(timeout=PATIENCE) == 0
         epochs, written = read_epochs(path.parent / "epochs.jsonl"), sum(r["operations"] for r in reports)
@@ -188,6 +195,8 @@ def run(
         assert set(readers.seen.reads) == {"plain", "snapshots", "own", "long"}
         assert sum(r["holds"] for r in reports) + 2 * bank.EACH == total
         assert set(bank.sums(db).values()) == {total}
+        strict = bank.sum_column(db.view("strict").scan(), "balance")
+        assert strict + bank.sum_column(db.view("saved").scan(), "total") == total
         assert db.status().epoch > first + 2
         assert max(epoch["operations"] for epoch in epochs) > 2
         with db.snapshot() as snapshot:
@@ -201,7 +210,8 @@ def run(
 
 def read_epochs(file: Path) -> list[dict[str, Any]]:
     """The epochs that the runner printed as JSON lines; a last, incomplete line is ignored."""
-    return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    lines = [line for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [event for event in map(json.loads, lines) if event["event"] == "epoch"]
 
 
 def until(condition: Callable[[], bool], what: str, state: Callable[[], Any]) -> None:

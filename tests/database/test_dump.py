@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tailrace as tr
+from tailrace.catalog.retention import RETENTIONS
 from tailrace.catalog.show import create_table_sql, create_view_sql
 from tailrace.codec.schema import TableDef
 from tailrace.database.inside import inside
@@ -62,6 +63,9 @@ def db(tmp_path: Path, spark: SparkSession) -> Iterator[tr.Database]:
         opened.table("wide").put_many(ROWS)
         for name in ("a", "b", f"`{ODD.replace('`', '``')}`", "empty"):
             opened.sql(f"CREATE TABLE {name} (k INT, id INT, v DOUBLE, PRIMARY KEY (id, k))")
+        opened.sql(
+            "CREATE TABLE brief (id INT PRIMARY KEY, `the time` DATE) WITH (ttl = '36 hours', ttl_column = 'The Time')"
+        )
         opened.table("a").put_many([{"id": i, "k": i % 3, "v": i / 7} for i in range(500)])
         opened.table(ODD).put({"id": 1, "k": 2, "v": math.nan})
         opened.sql(
@@ -81,7 +85,8 @@ def db(tmp_path: Path, spark: SparkSession) -> Iterator[tr.Database]:
 def definitions(db: tr.Database) -> dict[str, Any]:
     """Everything that CREATE statements say; not the numbers of tables and states."""
     catalog = inside(db).catalog
-    tables = {t.name: (t.columns, t.key) for t in catalog.tables.values()}
+    retentions = inside(db).store.documents(RETENTIONS)
+    tables = {t.name: (t.columns, t.key, retentions.get(str(t.id))) for t in catalog.tables.values()}
     views = {v.name: (v.sql, v.refresh, v.reason, v.columns, v.key, v.order, v.uses) for v in catalog.views.values()}
     return {**tables, **views}
 
@@ -154,6 +159,12 @@ def test_definitions_as_sql(db: tr.Database) -> None:
     assert create_view_sql(catalog.view("above")) == (
         "CREATE MATERIALIZED VIEW `above` WITH (refresh = 'auto') AS\nSELECT k FROM zero WHERE n > 1"
     )
+
+
+def test_a_time_to_live_as_sql(db: tr.Database, tmp_path: Path) -> None:
+    db.dump(tmp_path / "dump")
+    schema = (tmp_path / "dump" / "schema.sql").read_text()
+    assert "PRIMARY KEY (`id`)\n) WITH (ttl = '36 hours', ttl_column = `the time`);" in schema
 
 
 def test_a_table_dropped_during_a_dump(db: tr.Database, tmp_path: Path) -> None:

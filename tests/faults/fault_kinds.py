@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psutil
-from fault_bench import CHUNK, Bench
+from fault_bench import CHUNK, POISON, POISONED, Bench
 from fault_oracle import differences
 from fault_processes import until
 from fault_runner import LOST
@@ -271,6 +271,31 @@ def second_runner(bench: Bench, rng: random.Random) -> str:
     return "second runner refused"
 
 
+def poison(bench: Bench, rng: random.Random) -> str:
+    """A row makes a view fail. The view and the one over it stay behind; others go on; both recover with the row."""
+    point, mended = rng.choice([None, "view.failed", "view.undone", "epoch.commit"]), rng.random() < 0.5
+    bench.settle()
+    if point is not None:
+        bench.arm(point, "kill")
+    bench.operations += bench.db.table("a").put({"id": POISONED, "g": 1, "v": POISON}).operations
+    bench.write(rng)
+    if point is not None:
+        assert bench.wait_until_met(point) == bench.runner.process.pid
+        _died(bench)
+    bench.settle(frozenset(("fragile", "over_fragile")))
+    bench.check()
+    failure = bench.db.view("fragile").failure
+    assert failure is not None
+    assert f"id = {POISONED}" in failure.key
+    bench.write(rng)
+    if mended:
+        bench.operations += bench.db.table("a").put({"id": POISONED, "g": 2, "v": 5}).operations
+        bench.settle()
+        bench.check()
+    bench.operations += bench.db.table("a").delete(POISONED).operations
+    return f"a row that a view fails on, {'mended' if mended else 'deleted'}, driver killed at {point or 'no point'}"
+
+
 def _died(bench: Bench) -> None:
     assert bench.runner.ended() == -signal.SIGKILL
     bench.restart_runner()
@@ -330,5 +355,6 @@ KINDS = [
     Kind(full_disk, 3),
     Kind(damaged_entry, 3),
     Kind(second_runner, 1),
+    Kind(poison, 3),
     Kind(backup, 3),
 ]

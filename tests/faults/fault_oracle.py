@@ -61,6 +61,10 @@ def _built(a: Rows, b: Rows) -> Iterable[tuple[Any, ...]]:
     return [(r["id"], r["g"], values[r["id"]]) for r in a if r["id"] in values]
 
 
+def _sums(rows: Rows) -> Iterable[tuple[Any, ...]]:
+    return [(g, sum(vs)) for g, vs in _groups(rows).items()]
+
+
 EXPECTED: dict[str, Callable[[Rows, Rows], Iterable[tuple[Any, ...]]]] = {
     "totals": _totals,
     "everything": _everything,
@@ -72,6 +76,8 @@ EXPECTED: dict[str, Callable[[Rows, Rows], Iterable[tuple[Any, ...]]]] = {
     "auto_counts": _counts,
     "ranked": lambda a, b: _ranks(b),
     "built": _built,
+    "fragile": lambda a, b: [(r["id"], r["g"], r["v"]) for r in a],
+    "over_fragile": lambda a, b: _sums(a),
 }
 
 

@@ -18,6 +18,7 @@ from tailrace.database.inside import inside
 from tailrace.epochs.model import Epoch
 from tailrace.errors import TailraceError
 from tailrace.spark.session import is_running, session
+from tailrace.spark.spark_options import SparkOptions
 
 LOST = 3  # the exit code if Spark is lost
 
@@ -34,10 +35,10 @@ def end_with_the_test() -> None:
 
 def main(path: str, small: str, chunk: str, master: str) -> int:
     threading.Thread(target=end_with_the_test, daemon=True).start()
-    spark = session(master=master)
+    spark = session(options=SparkOptions(master=master))
     rng = random.Random(small)
     with tr.open(path, spark=spark) as db:
-        inside(db).epochs.small, inside(db).builder.chunk = int(small), int(chunk)
+        inside(db).epochs.jobs.small, inside(db).builder.chunk = int(small), int(chunk)
 
         def done(epoch: Epoch) -> None:
             inside(db).epochs.overhead = rng.choice(

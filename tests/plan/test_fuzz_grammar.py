@@ -10,11 +10,14 @@ from tailrace_fuzz.features import Features
 from tailrace_fuzz.scenarios import scenario
 
 WORDS = {
+    "time": "now()",
     "joins": " JOIN ", "outer": "FULL JOIN", "semi": "LEFT ANTI JOIN", "nonequi": "CROSS JOIN", "using": "USING (",
     "filter": "FILTER (WHERE", "distinct_aggregates": "COUNT(DISTINCT", "having": "HAVING", "grouping_sets": "ROLLUP",
     "distinct": "SELECT DISTINCT", "union": "UNION ALL", "setops": "INTERSECT", "subqueries": "FROM (SELECT",
     "cte": "WITH q", "in": " IN (SELECT", "exists": "EXISTS (SELECT", "explode": "LATERAL VIEW", "windows": "lead(",
     "limit": " LIMIT ", "rank": "row_number() OVER", "values": "(VALUES ", "views": " FROM v",
+    "nested": ".pair",
+    "lateral": "LATERAL (SELECT", "checked": "WHERE 1 = 0",
 }  # fmt: skip
 
 

@@ -102,7 +102,7 @@ def test_a_view_over_a_view_is_planned_with_it() -> None:
 def test_placement(sql: str, placed: tuple[int, ...] | None, view: tuple[int, ...]) -> None:
     node = Sketch().plan(sql)
     assert placement(node) == placed
-    assert view_place(node) == view
+    assert view_place(node, node.key) == view
 
 
 def _aggregate(sql: str) -> Aggregate:
@@ -152,7 +152,7 @@ def test_one_generic_call_makes_the_aggregate_generic() -> None:
 
 
 def _kinds(sql: str) -> list[list[str]]:
-    return [[a.kind for a in kept] for _, kept in PhysicalPlan(Sketch().plan(sql), ()).arrangements]
+    return [[a.kind for a in kept] for _, kept in PhysicalPlan(Sketch().plan(sql), None, ()).arrangements]
 
 
 def test_arrangements_of_each_operator() -> None:
@@ -172,7 +172,7 @@ def test_arrangements_of_each_operator() -> None:
 
 
 def _held(node: Node, kind: str) -> set[Arrangement]:
-    return {a for _, kept in PhysicalPlan(node, ()).arrangements for a in kept if a.kind == kind}
+    return {a for _, kept in PhysicalPlan(node, None, ()).arrangements for a in kept if a.kind == kind}
 
 
 def test_views_share_what_they_both_need() -> None:
@@ -181,7 +181,7 @@ def test_views_share_what_they_both_need() -> None:
     two = sketch.plan("select x.a as k, x.b, y.e from u y join t x on y.a = x.b")
     shared = _held(one, "rows") & _held(two, "rows")
     assert len(shared) == 2
-    assert set(PhysicalPlan(one, ()).fingerprints) == set(PhysicalPlan(two, ()).fingerprints)
+    assert set(PhysicalPlan(one, None, ()).fingerprints) == set(PhysicalPlan(two, None, ()).fingerprints)
     low = sketch.plan("select b, min(a) as l from t group by b")
     high = sketch.plan("select b, max(a) as h from t group by b")
     assert _held(low, "values") == _held(high, "values")

@@ -18,7 +18,7 @@ def test_a_colocated_scan_is_placed_by_the_primary_key() -> None:
 def test_without_colocation_a_scan_has_no_placement() -> None:
     anywhere = replace(ORDERS, colocated=False)
     assert placement(Filter(anywhere, "_0 > 1")) is None
-    assert view_place(anywhere) == (1,), "a view is still sharded by its key"
+    assert view_place(anywhere, anywhere.key) == (1,), "a view is still sharded by its key"
     by_id = Aggregate(anywhere, (1,), (Call("count", (), False, "COUNT(*)", "bigint"),))
     assert begins_zone(by_id)
     assert not begins_zone(replace(by_id, input=ORDERS))

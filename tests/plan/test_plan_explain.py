@@ -34,7 +34,7 @@ VIEWS = {
 def plans() -> dict[str, PhysicalPlan]:
     sketch = Sketch()
     nodes = {name: sketch.plan(sql) for name, sql in VIEWS.items()}
-    return {name: PhysicalPlan(node, view_place(node)) for name, node in nodes.items()}
+    return {name: PhysicalPlan(node, node.key, view_place(node, node.key)) for name, node in nodes.items()}
 
 
 def test_explain_tree() -> None:

@@ -22,24 +22,24 @@ def summed(source: Scan | Join, function: str = "sum") -> Aggregate:
 
 
 def test_a_linear_view_costs_its_operations_twice() -> None:
-    costs = estimate(PhysicalPlan(A, ()), {1: 10}, ROWS, overhead=5)
+    costs = estimate(PhysicalPlan(A, None, ()), {1: 10}, ROWS, overhead=5)
     assert (costs.deltas, costs.recompute) == (20, 1005)
     assert costs.way.taken == "deltas"
 
 
 def test_operators_above_a_scan_add_to_its_cost() -> None:
-    assert estimate(PhysicalPlan(summed(A), ()), {1: 10}, ROWS, 0).deltas == 10 * 2 * (1 + 1)
-    assert estimate(PhysicalPlan(summed(A, "min"), ()), {1: 10}, ROWS, 0).deltas == 10 * 2 * (1 + 2)
-    assert estimate(PhysicalPlan(summed(A, "median"), ()), {1: 10}, ROWS, 0).deltas == 10 * 2 * (1 + 8)
+    assert estimate(PhysicalPlan(summed(A), None, ()), {1: 10}, ROWS, 0).deltas == 10 * 2 * (1 + 1)
+    assert estimate(PhysicalPlan(summed(A, "min"), None, ()), {1: 10}, ROWS, 0).deltas == 10 * 2 * (1 + 2)
+    assert estimate(PhysicalPlan(summed(A, "median"), None, ()), {1: 10}, ROWS, 0).deltas == 10 * 2 * (1 + 8)
     both = summed(Join(A, B, "inner", (1,), (1,), (False,)))
-    costs = estimate(PhysicalPlan(both, ()), {2: 10}, ROWS, 0)
+    costs = estimate(PhysicalPlan(both, None, ()), {2: 10}, ROWS, 0)
     assert (costs.deltas, costs.recompute) == (10 * 2 * (1 + 1 + 3), 1100 * 3)
 
 
 def test_a_delta_that_touches_most_of_a_table_is_recomputed() -> None:
-    taken = [estimate(PhysicalPlan(summed(A), ()), {1: n}, ROWS, 0).way.taken for n in (100, 499, 501, 1000)]
+    taken = [estimate(PhysicalPlan(summed(A), None, ()), {1: n}, ROWS, 0).way.taken for n in (100, 499, 501, 1000)]
     assert taken == ["deltas", "deltas", "recomputed", "recomputed"]
-    way = estimate(PhysicalPlan(summed(A), ()), {1: 1000}, ROWS, 0).way
+    way = estimate(PhysicalPlan(summed(A), None, ()), {1: 1000}, ROWS, 0).way
     assert way.reason == "deltas would cost 4,000, recomputing 2,000"
 
 

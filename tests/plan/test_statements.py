@@ -81,6 +81,22 @@ def test_other_statements() -> None:
     assert parse(" ; -- nothing") == []
 
 
+def test_nested_types() -> None:
+    text = """CREATE TABLE t (id INT PRIMARY KEY, a ARRAY<ARRAY<LONG>>, s STRUCT<x: INT, Y string, z:DEC(4, 1)>,
+              q STRUCT<`a b`: INT, `c,:<` STRING>,
+              m MAP<STRING, STRUCT<v: ARRAY<VARCHAR(3)>>>, i INTERVAL DAY TO SECOND)"""
+    [table] = parse(text)
+    assert isinstance(table, CreateTable)
+    assert [c.type for c in table.columns] == [
+        "int",
+        "array<array<bigint>>",
+        "struct<x:int,Y:string,z:decimal(4,1)>",
+        "struct<`a b`:int,`c,:<`:string>",
+        "map<string,struct<v:array<string>>>",
+        "interval day to second",
+    ]
+
+
 @pytest.mark.parametrize(
     ("sql", "says", "location"),
     [
@@ -90,6 +106,9 @@ def test_other_statements() -> None:
         ("create table t (a int, primary key (b))", "'b' is not a column of 't'", (1, 37)),
         ("create table t (a int, primary key (a, a))", "names a column twice", (1, 16)),
         ("create table t (a decimal(39,2) primary key)", "1 <= p <= 38", (1, 19)),
+        ("create table t (a int primary key, b struct<c: int, C: int>)", "two fields named 'C'", (1, 53)),
+        ("create table t (a int primary key, b array<int)", "expected >", (1, 47)),
+        ("create table t (a int primary key, b map<int>)", "expected ,", (1, 45)),
         ("create table t (_weight int primary key)", "'_weight'", (1, 17)),
         (f"create table {'x' * 129} (a int primary key)", "129 characters", (1, 14)),
         (f"create table t ({'x' * 129} int primary key)", "129 characters", (1, 17)),
@@ -107,7 +126,22 @@ def test_faults(sql: str, says: str, location: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("sql", "construct", "location"),
     [
-        ("create table t (a int primary key,\n b array<int>)", "type ARRAY<INT>", (2, 4)),
+        ("create table t (a int primary key,\n b array<time>)", "type TIME", (2, 10)),
+        ("create table t (a int primary key, b array)", "type ARRAY", (1, 38)),
+        ("create table t (a int primary key, b struct<>)", "type STRUCT", (1, 38)),
+        ("create table t (a int primary key, b struct<c int not null>)", "NOT on field 'c'", (1, 51)),
+        (
+            "create table t (a int primary key, b map<map<int, int>, int>)",
+            "a map whose keys contain maps",
+            (1, 42),
+        ),
+        ("create table t (a int primary key, b interval year)", "type INTERVAL YEAR", (1, 38)),
+        ("create table t (a int primary key, b interval hour)", "type INTERVAL HOUR", (1, 38)),
+        ("create table t (a int primary key, b interval)", "type INTERVAL", (1, 38)),
+        ("create table t (a int primary key, b variant)", "type VARIANT", (1, 38)),
+        ("create table t (a array<int> primary key)", "ARRAY<INT> as a key", (1, 30)),
+        ("create table t (a map<int, int>, primary key (a))", "MAP<INT,INT> as a key", (1, 47)),
+        (f"create table t (a int primary key, b {'array<' * 40}int{'>' * 40})", "type ARRAY", (1, 236)),
         ("create table t (a int primary key, b foo)", "type FOO", (1, 38)),
         ("create table t (a int primary key, b int not null)", "NOT NULL on column 'b'", (1, 42)),
         ("create table t (a int primary key, b int default 3)", "DEFAULT on column 'b'", (1, 42)),

@@ -12,6 +12,7 @@ import pytest
 from edges import COLUMNS, TYPES, Texts, rows, values
 from pyspark.sql import SparkSession
 
+from tailrace.errors import RowFailed
 from tailrace.plan.nodes import Aggregate, Call, Scan
 from tailrace.plan.physical.arrangements import rule
 from tailrace.plan.physical.slots import plan_slots
@@ -103,6 +104,29 @@ def test_random_expressions_equal_spark(catalyst: SparkSession) -> None:
 
 def test_uncertain_expressions_are_left_to_spark() -> None:
     assert [t for t in texts("left_to_spark.sql") if compile(t, TYPES) is not None] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("IF(n > 1, raise_error(CONCAT('n = ', CAST(n AS STRING), ', ', s)), n)", "n = 3, it's"),
+        ("CASE WHEN n = 3 THEN 0 WHEN n IS NULL THEN raise_error('no n') ELSE n END", "no n"),
+        ("CASE WHEN n > 1 THEN 0 WHEN n < 1 THEN 1 WHEN n IS NULL THEN 2 ELSE raise_error(s) END", "a"),
+        ("IF(n > 1, raise_error('first'), n) = 3 AND n > 0", "first"),
+        ("IF(n > 5, raise_error('no row takes this branch'), n)", None),
+    ],
+)
+def test_an_error_is_raised_only_if_a_row_takes_its_branch(text: str, message: str | None) -> None:
+    rows = pa.table({"n": pa.array([1, None, 3], pa.int32()), "s": ["a", "b", "it's"]})
+    expression = compile(text, {"n": "int", "s": "string"})
+    assert expression is not None
+    if message is None:
+        assert expression(rows).to_pylist() == [1, None, 3]
+        return
+    with pytest.raises(RowFailed) as caught:
+        expression(rows)
+    assert str(caught.value) == message
+    assert expression(rows.slice(0, 0)).to_pylist() == []
 
 
 def aggregate() -> Aggregate:

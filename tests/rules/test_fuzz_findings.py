@@ -28,7 +28,7 @@ def story(
     """Tables, the first writes, views over them, and further epochs; everything is checked after each."""
     for ddl in tables:
         db.sql(ddl)
-    inside(db).epochs.small = -1 if spread else 50_000
+    inside(db).epochs.jobs.small = -1 if spread else 50_000
     model = Model(db)
     for number, writes in enumerate(epochs):
         for kind, name, rows in writes:

@@ -178,16 +178,16 @@ def test_oracle_clauses(db: tr.Database, family: str) -> None:
     for _ in range(6):
         random_step(rng, model, rng.choice("ace"), 12)
     for number, sql in enumerate(FAMILIES[family]):
-        inside(db).epochs.small = ONE_TASK if number % 2 else ALL_SHARDS
+        inside(db).epochs.jobs.small = ONE_TASK if number % 2 else ALL_SHARDS
         db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
     for small in (ONE_TASK, ALL_SHARDS):
         for _ in range(rng.randrange(2, 12)):
             random_step(rng, model, rng.choice("aaacce"), 12)
-        inside(db).epochs.small = small
+        inside(db).epochs.jobs.small = small
         db.refresh()
         model.check()
     delete_all(model)
-    inside(db).epochs.small = ONE_TASK
+    inside(db).epochs.jobs.small = ONE_TASK
     db.refresh()
     model.check()
 

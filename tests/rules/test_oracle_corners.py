@@ -51,7 +51,7 @@ def test_full_join_of_keys_that_may_be_null(db: tr.Database) -> None:
 
 
 def test_global_aggregate_over_one_group_built_by_many_tasks(db: tr.Database) -> None:
-    inside(db).epochs.small = -1
+    inside(db).epochs.jobs.small = -1
     model = Model(db)
     model.put("t", [{"id": i, "x": i % 7} for i in range(40)])
     model.put("u", [{"id": i, "y": i} for i in range(5)])
@@ -87,7 +87,7 @@ def test_negative_zero_as_a_group(db: tr.Database) -> None:
 
 @pytest.mark.parametrize("small", [50_000, -1], ids=["one-task", "all-shards"])
 def test_zeros_and_nans_inside_arrays_and_structs_as_groups(db: tr.Database, small: int) -> None:
-    inside(db).epochs.small = small
+    inside(db).epochs.jobs.small = small
     nested = (
         "(SELECT id, array(1D, f) AS a, named_struct('x', CAST(f AS FLOAT), 'l', array(struct(f), NULL)) AS s FROM t)"
     )

@@ -53,7 +53,7 @@ def test_selections_with_equal_columns_are_maintained_together(
         model = Model(db)
         for number, sql in enumerate(SELECTIONS + OTHERS):
             db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
-        inside(db).epochs.small = small
+        inside(db).epochs.jobs.small = small
         for _ in range(4):
             for _ in range(6):
                 random_step(rng, model, "a", 13)
@@ -66,7 +66,7 @@ def test_selections_with_equal_columns_are_maintained_together(
         model.put("b", [{"id": 1}])
         db.refresh()
         assert group_sizes == []  # the table of the selections did not change
-        inside(db).epochs.frames.clear()
+        inside(db).epochs.jobs.frames.clear()
         random_step(rng, model, "a", 13)
         db.refresh()
         model.check()

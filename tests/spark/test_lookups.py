@@ -42,9 +42,9 @@ def test_changes_of_either_side_or_both(tmp_path: Path, spark: Any, monkeypatch:
             random_step(rng, model, name, 13)
         for number, sql in enumerate(VIEWS):
             db.sql(f"CREATE MATERIALIZED VIEW v{number} AS {sql}")
-        inside(db).epochs.small = -1
+        inside(db).epochs.jobs.small = -1
         for changed in ("a", "b", "ab", "c", "a", "bc", "b"):
-            inside(db).epochs.frames.clear()  # forces compilation
+            inside(db).epochs.jobs.frames.clear()  # forces compilation
             looked_up.clear()
             for name in changed * 4:
                 random_step(rng, model, name, 13)
@@ -61,10 +61,10 @@ def test_a_lookup_needs_no_exchange(tmp_path: Path, spark: Any) -> None:
         assert view.place == (0,)
         db.table("b").put_many([{"id": i, "g": i % 3} for i in range(9)])
         db.refresh()
-        inside(db).epochs.small = -1
+        inside(db).epochs.jobs.small = -1
         db.table("a").put_many([{"id": i, "g": i % 3} for i in range(9)])
         db.refresh()
-        (frame,) = [k.frame for k in inside(db).epochs.frames.values() if k.frame is not None and not k.reusable]
+        (frame,) = [k.frame for k in inside(db).epochs.jobs.frames.values() if k.frame is not None and not k.reusable]
         plan = frame._jdf.queryExecution().executedPlan().toString()
         assert plan.count("Exchange") == 1, "only that of the arrangement"
         assert len(db.view("v").scan()) == 27
@@ -79,7 +79,7 @@ def test_a_repeated_lookup_is_applied_once(tmp_path: Path, spark: Any) -> None:
         model.put("b", [{"id": i, "g": i % 3, "h": "a"} for i in range(9)])
         model.put("a", [{"id": i, "g": i % 3, "h": "a", "n": 1} for i in range(9)])
         db.refresh()
-        inside(db).epochs.small = -1
+        inside(db).epochs.jobs.small = -1
         model.put("a", [{"id": i, "g": 1, "h": "a", "n": 2} for i in range(4)])
         model.delete("a", [7, 8])
         for _ in range(2):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.errors import NoJava
-from tailrace.spark.session import _wrap_java, find_java
+from tailrace.spark.java import _wrap_java, find_java
 
 
 def fake_java(home: Path, version: str) -> Path:

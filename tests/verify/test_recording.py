@@ -139,7 +139,7 @@ def test_every_class_of_view_is_strong_during_concurrent_writes(db: tr.Database,
 
 def test_chosen_views_with_a_task_for_every_shard(db: tr.Database, tmp_path: Path, spark: Any) -> None:
     create(db, "sums", "over_sums", "projection")
-    inside(db).epochs.small = -1
+    inside(db).epochs.jobs.small = -1
     rng = random.Random(3)
     with db.record(tmp_path / "h.arrow", ["over_sums", "PROJECTION"]):
         for _ in range(3):

@@ -10,6 +10,7 @@ from sqlglot import exp
 from tailrace.errors import SqlError
 from tailrace.plan.build.placeholders import Subqueries, has_placeholder, insert_placeholders
 from tailrace.plan.build.scope import Scope
+from tailrace.plan.build.time_conditions import admit_time, require_times
 from tailrace.plan.expressions import conjuncts
 from tailrace.plan.nodes import Node
 from tailrace.plan.outer import Outer
@@ -69,7 +70,7 @@ class Environment:
 
     def condition(self, tree: exp.Expr, relation: Relation, clause: str) -> list[str]:
         """The resolved conjuncts of a condition, with placeholders for subqueries."""
-        tree = insert_placeholders(tree, self.subqueries)
+        tree = admit_time(insert_placeholders(tree, self.subqueries))
         refuse_expression(tree)
         for node in tree.walk():
             if functions.is_aggregate(node):
@@ -78,6 +79,7 @@ class Environment:
         text = self.resolve(tree, relation)
         if not has_placeholder(text):
             self.require_boolean(relation.node.columns, text, tree, clause)
+        require_times(relation.node.columns, conjuncts(text), tree, self.types)
         return conjuncts(text)
 
     def require_boolean(self, columns: Sequence[Column], text: str, origin: exp.Expr, clause: str) -> None:

@@ -109,6 +109,17 @@ class Decorrelation:
                 )
         return Aggregate(selected(self.outer, positions), tuple(range(len(positions))), ())
 
+    def met(self, source: Lifted) -> Node:
+        """The rows of a lifted subquery that belong to some row of the outer query."""
+        if all(c.exact for c in source.correlations):
+            return source.node  # none, or only values of the domain
+        positions = self._outer_positions(source.correlations)
+        start = len(source.node.columns)
+        at = {p: start + i for i, p in enumerate(positions)}
+        correlations = zip(source.correlations, source.correlated, strict=True)
+        condition = [_equal(column(p), remap(c.outer, at), c.null_safe) for c, p in correlations]
+        return joined(source.node, selected(self.outer, positions), "semi", condition, self.types)
+
     # one method per operator
 
     def _filter(self, source: Lifted, condition: Sequence[str]) -> Lifted:
@@ -169,7 +180,8 @@ class Decorrelation:
 
     def _join(self, node: Join) -> Lifted:
         left, right = self.lift(node.left), self.lift(node.right)
-        if node.kind in ("right", "full") or (right.correlations and node.kind != "inner"):
+        by_domain = node.kind in ("right", "full") or (right.correlations and node.kind != "inner")
+        if by_domain or (node.condition is not None and outer_refs(node.condition, self.depth)):
             return self._join_by_domain(node, left, right)
         start = len(left.node.columns)
         joint = replace(node, left=left.node, right=right.node, condition=self._shifted_condition(node, left))
@@ -183,9 +195,6 @@ class Decorrelation:
         """The join's condition, its right-hand positions shifted by the columns that lifting added on the left."""
         if node.condition is None:
             return None
-        if outer_refs(node.condition, self.depth):
-            construct = "a correlated subquery with an outer column in the condition of an outer, semi or anti join"
-            raise unsupported(construct, self.origin, _AS_JOIN)
         width, added = len(node.left.columns), len(left.node.columns) - len(node.left.columns)
         return remap(node.condition, {p: p if p < width else p + added for p in refs(node.condition)})
 
@@ -193,8 +202,10 @@ class Decorrelation:
         """Joins both sides once per value of the domain, so that a row is matched or unmatched per value."""
         if node.kind == "full":
             raise unsupported("a correlated subquery that contains a FULL JOIN", self.origin, _AS_JOIN)
-        positions = self._outer_positions(left.correlations + right.correlations)
+        read = self._reads([node.condition or ""])
+        positions = sorted({*self._outer_positions(left.correlations + right.correlations), *read})
         left, right = self._over_domain(left, positions), self._over_domain(right, positions)
+        condition = self._shifted_condition(node, left)
         joint = replace(
             node,
             left=left.node,
@@ -202,7 +213,7 @@ class Decorrelation:
             left_on=(*node.left_on, *left.correlated),
             right_on=(*node.right_on, *right.correlated),
             null_safe=node.null_safe + (True,) * len(positions),
-            condition=self._shifted_condition(node, left),
+            condition=None if condition is None else self._inside(condition, left),
         )
         if node.kind in ("semi", "anti"):
             return Lifted(joint, left.correlations)
@@ -245,9 +256,9 @@ class Decorrelation:
         inner, outer, null_safe = sides
         if outer_refs(inner, self.depth):
             inner, outer = outer, inner
-        if outer_refs(inner, self.depth) or not refs(inner) or refs(outer) or "`^" in self._above(outer):
+        if outer_refs(inner, self.depth) or not refs(inner) or refs(outer) or "`^" in self.above(outer):
             return None
-        outer = self._above(outer)
+        outer = self.above(outer)
         types = (*self.types.of(node.columns, [inner]), *self.types.of(self.outer.columns, [outer]))
         common = self.types.compared(*types)
         if common is None or not is_scalar(common):
@@ -269,6 +280,8 @@ class Decorrelation:
     def _over_domain(self, source: Lifted, positions: Iterable[int]) -> Lifted:
         """The subquery joined with the domain of these outer columns: its rows once per value of the domain."""
         outer_positions = sorted({*positions, *self._outer_positions(source.correlations)})
+        if not source.node.columns:  # SELECT without FROM: one row
+            return Lifted(self.domain(outer_positions), _identity(outer_positions))
         start = len(source.node.columns)
         at = {p: start + i for i, p in enumerate(outer_positions)}
         both: Node = Join(source.node, self.domain(outer_positions), "inner", (), (), ())
@@ -291,7 +304,7 @@ class Decorrelation:
         """The expression with its outer references replaced by correlation columns."""
         return replace_outer_refs(text, self.depth, {k: column(p) for k, p in self._known(source).items()})
 
-    def _above(self, text: str) -> str:
+    def above(self, text: str) -> str:
         """The expression with its outer references as columns of the outer relation: `_i`."""
         return replace_outer_refs(text, self.depth, {p: column(p) for p in outer_refs(text, self.depth)})
 

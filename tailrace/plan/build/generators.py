@@ -23,7 +23,7 @@ from tailrace.plan.nodes import Generate, Key, Node, OneRow
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, location
 from tailrace.plan.sql.refuse import refuse_expression, unsupported
-from tailrace.types import Column, fields_of
+from tailrace.types import Column, fields_of, struct_fields
 
 ONE_ROW = Relation(OneRow(), Scope(()))
 _OUTER = {"explode": "explode_outer", "inline": "inline_outer", "posexplode": "posexplode_outer"}
@@ -64,7 +64,7 @@ def _output(word: str, call: exp.Expr, types: Sequence[str]) -> tuple[list[Colum
             return [Column("pos", "int"), *elements], (0,)
         return elements, (0,) if first.startswith("map<") else None
     if base == "inline" and first.startswith("array<struct<"):
-        return [Column(*field.split(":", 1)) for field in fields_of(first[6:-1])], None
+        return struct_fields(first[6:-1]), None
     if base in ("explode", "posexplode", "inline"):
         needed = "an array of structs" if base == "inline" else "an array or a map"
         raise SqlError(message=f"{word}() needs {needed}, not {first or 'no argument'}", **location(call))

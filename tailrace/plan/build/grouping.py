@@ -22,14 +22,18 @@ from tailrace.plan.build.placeholders import has_placeholder, insert_placeholder
 from tailrace.plan.build.scope import counted, expand_aliases, output_name
 from tailrace.plan.build.subqueries import apply_conditions, join_subqueries
 from tailrace.plan.build.tie_breaks import break_ties
+from tailrace.plan.build.time_conditions import admit_time, require_times
+from tailrace.plan.build.time_windows import start_of_window
 from tailrace.plan.expressions import conjuncts, operand, parse_expr, position_of
 from tailrace.plan.joining import selected
 from tailrace.plan.nodes import Aggregate, Call, Node, Project, column_of
 from tailrace.plan.outer import is_outer
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, location
-from tailrace.plan.sql.refuse import refuse_distinct_order, refuse_expression, refuse_grouping
-from tailrace.types import Column
+from tailrace.plan.sql.refuse import refuse_distinct_order, refuse_expression, refuse_grouping, unsupported
+from tailrace.types import Column, holds_map
+
+_MAP_GROUP = "equal maps may have their entries in another order; group by array_sort(map_entries(...)) of it"
 
 _WRAPPERS = (exp.WithinGroup, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
 
@@ -104,13 +108,13 @@ def aggregated(
     texts = [_over_aggregate(i.tree, draft) for i in shown]
     condition = None
     if having is not None:
-        condition = _over_aggregate(
-            _expand_having(insert_placeholders(having.this, env.subqueries), aliases, draft), draft
-        )
+        tree = admit_time(insert_placeholders(having.this, env.subqueries))
+        condition = _over_aggregate(_expand_having(tree, aliases, draft), draft)
     groups = _group_relation(draft, _build_aggregate(draft, env))
     if having is not None and condition is not None:
         if not has_placeholder(condition):
             env.require_boolean(groups.node.columns, condition, having.this, "HAVING")
+        require_times(groups.node.columns, conjuncts(condition), having.this, env.types)
         groups = apply_conditions(groups, conjuncts(condition), having.this, "HAVING", env)
     groups, texts = join_subqueries(groups, texts, env)
     types = env.types.of(groups.node.columns, texts, [i.tree for i in shown])
@@ -159,6 +163,7 @@ def _expand_group(tree: exp.Expr, items: Sequence[Item], aliases: dict[str, exp.
     else:
         # As in Spark, a column of FROM takes precedence over an alias.
         tree = expand_aliases(tree, aliases, lambda c: relation.scope.find(c) is None)
+    tree = start_of_window(tree)
     for node in tree.walk():
         if functions.is_aggregate(node):
             message = f"aggregate {functions.name(node)}() is not allowed in GROUP BY"
@@ -328,6 +333,9 @@ def _build_aggregate(draft: _Draft, env: Environment) -> Node:
         output = tuple(_input_column(draft, i, type_) for i, type_ in enumerate(types))
         node, positions = Project(source, tuple(inputs), output), list(range(len(inputs)))
     groups = tuple(positions[i] for i in range(len(draft.groups)))
+    for i, position in enumerate(groups):
+        if holds_map(node.columns[position].type):
+            raise unsupported("GROUP BY a map", draft.origins[i], _MAP_GROUP)
     if draft.sets is not None:
         node = draft.sets.expand(selected(node, positions) if positions else node)
         groups, positions = tuple(range(draft.width)), [draft.width + i for i in range(len(positions))]

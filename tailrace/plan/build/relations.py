@@ -17,6 +17,7 @@ from tailrace.plan.build.generators import (
     build_table_function,
     is_generator,
 )
+from tailrace.plan.build.lateral import build_lateral_subquery, is_lateral_subquery
 from tailrace.plan.build.pivot import apply_pivot
 from tailrace.plan.build.placeholders import has_placeholder
 from tailrace.plan.build.scope import Entry, Scope, wrong_aliases
@@ -64,6 +65,8 @@ def _apply_joins(relation: Relation, owner: exp.Expr, env: Environment, build_qu
             raise unsupported("PIVOT of a joined table", join, reason)
         if isinstance(join.this, exp.Lateral) and is_generator(join.this.this):
             relation = build_lateral_join(relation, join, env)
+        elif is_lateral_subquery(join.this):
+            relation = build_lateral_subquery(relation, join, env, build_query)
         else:
             relation = _join_relations(relation, _build_item(join.this, env, build_query), join, env)
         relation = _apply_pivots(relation, join, env)
@@ -87,6 +90,8 @@ def _build_item(node: exp.Expr, env: Environment, build_query: BuildQuery) -> Re
         return _apply_joins(relation, node, env, build_query)
     if isinstance(node, exp.Subquery):
         return _build_subquery(node, env, build_query)
+    if is_lateral_subquery(node):  # the first item of FROM: there is nothing to the left of it
+        return _with_alias(build_query(node.this, env), node, None)
     if isinstance(node, exp.Values):
         return _apply_pivots(_with_alias(inline_table(node, env), node, None), node, env)
     if isinstance(node, exp.Table | exp.Lateral) and (is_generator(node.this) or functions.name(node.this) == "range"):

@@ -26,6 +26,7 @@ from tailrace.plan.build.relations import build_from
 from tailrace.plan.build.scope import Scope, expand_aliases, output_name, wrong_aliases
 from tailrace.plan.build.setops import build_set_operation, distinct_rows
 from tailrace.plan.build.subqueries import apply_conditions, join_subqueries
+from tailrace.plan.build.time_windows import apply_time_windows
 from tailrace.plan.build.values import inline_table
 from tailrace.plan.build.windows import apply_windows, expand_named_windows, has_window, split_windows_over_groups
 from tailrace.plan.joining import renamed
@@ -129,6 +130,7 @@ def _build_select(select: exp.Select, env: Environment) -> Built:
     if where is not None:
         condition = env.condition(where.this, relation, "WHERE")
         relation = apply_conditions(relation, condition, where.this, "WHERE", env)
+    select, relation = apply_time_windows(select, relation, env)
     items = [
         replace(i, tree=expand_named_windows(i.tree, select))
         for i in _read_items(select, relation.scope, env.subqueries)

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tailrace.plan.nodes import Aggregate, Call, Join, Key, Node, TopK, Window, walk
+from tailrace.plan.nodes import Aggregate, Call, Join, Key, Node, TemporalFilter, TopK, Window, walk
 from tailrace.types import INTEGERS, Column, decimal_parts, is_float, is_scalar
 
-Kind = Literal["rows", "accumulators", "values", "outputs", "ordered"]
+Kind = Literal["rows", "accumulators", "values", "outputs", "ordered", "borders"]
 RuleName = Literal["additive", "extreme", "distinct", "generic"]
 
-Stateful = Join | Aggregate | Window | TopK  # the operators that keep state
+Stateful = Join | Aggregate | Window | TopK | TemporalFilter  # the operators that keep state
 
 # Most digits of a decimal for which neither Spark's SUM nor value * weight can overflow 38 digits.
 WIDE = 28
@@ -85,6 +85,12 @@ def top_arrangement(node: TopK) -> Arrangement:
     return _arrangement("ordered", node.input, by, node.partition, node.order)
 
 
+def border_arrangement(node: TemporalFilter) -> Arrangement:
+    """The rows whose validity will still change, by the time of their next border."""
+    width = len(node.input.columns)
+    return _arrangement("borders", node.input, (width - 2, width - 1))
+
+
 def arrangements(root: Node) -> list[tuple[Node, list[Arrangement]]]:
     """The stateful nodes of a lowered plan, inputs first, each once, with the states that each keeps."""
     states: dict[str, tuple[Node, list[Arrangement]]] = {}
@@ -101,6 +107,8 @@ def _states_of(node: Stateful) -> list[Arrangement]:
         return list(window_arrangements(node))
     if isinstance(node, TopK):
         return [top_arrangement(node)]
+    if isinstance(node, TemporalFilter):
+        return [border_arrangement(node)]
     if is_generic(node):
         return list(generic_arrangements(node))
     accumulators, values = aggregate_arrangements(node)

@@ -18,7 +18,7 @@ from tailrace.plan.physical.physical_plan import PhysicalPlan
 from tailrace.plan.policy import Way
 
 # Cost of a delta row at an operator, by the kind of state that it looks up.
-DELTA = {"accumulators": 1, "values": 2, "rows": 3, "ordered": 3, "outputs": 8}
+DELTA = {"accumulators": 1, "values": 2, "rows": 3, "ordered": 3, "borders": 3, "outputs": 8}
 # Fixed cost of a recomputation, in rows: it is a Spark job of its own.
 OVERHEAD = 20_000
 

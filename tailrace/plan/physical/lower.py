@@ -1,4 +1,8 @@
-"""Lowering: replaces outer, semi and anti joins with a condition by joins without one, which have delta rules."""
+"""Lowering: replaces nodes without a delta rule by nodes that have one.
+
+an outer, semi or anti join with a condition    joins without one
+a filter that reads the time                    a filter, the borders as columns, and a TemporalFilter
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,37 @@ from tailrace.delta import column
 from tailrace.errors import Unsupported
 from tailrace.plan.expressions import cast
 from tailrace.plan.joining import filtered, selected
-from tailrace.plan.nodes import Join, JoinKind, Node, Project, UnionAll, map_inputs
+from tailrace.plan.nodes import Filter, Join, JoinKind, Node, Project, TemporalFilter, UnionAll, map_inputs
+from tailrace.plan.temporal import ALWAYS, borders, split_temporal
 from tailrace.types import Column, is_scalar
 
 
 def lower_plan(node: Node) -> Node:
-    """Lowers all joins of a plan that have a condition.
+    """Lowers all joins of a plan that have a condition, and all filters that read the time.
 
     Runs after all rewrites. A rewrite of the lowered plan could change the two uses of the matches differently; equal
     nodes share their states.
     """
     node = map_inputs(node, lower_plan)
+    if isinstance(node, Filter):
+        return _lower_filter(node)
     return _lower_join(node) if isinstance(node, Join) and node.condition is not None else node
+
+
+def _lower_filter(node: Filter) -> Node:
+    plain, timed = split_temporal(node.condition)
+    if not timed:
+        return node
+    found = [b for condition in timed for b in borders(condition)]
+    starts = list(dict.fromkeys(b.start for b in found if b.start is not None))
+    ends = list(dict.fromkeys(b.end for b in found if b.end is not None))
+    # A border that is NULL makes the condition NULL. GREATEST and LEAST would ignore it.
+    source = filtered(node.input, [*plain, *(f"({text}) IS NOT NULL" for text in (*starts, *ends))])
+    start = f"GREATEST({', '.join(starts)})" if len(starts) > 1 else starts[0] if starts else f"-{ALWAYS}"
+    end = f"LEAST({', '.join(ends)})" if len(ends) > 1 else ends[0] if ends else f"{ALWAYS}"
+    copied = tuple(column(i) for i in range(len(source.columns)))
+    bordered = (*source.columns, Column("from", "bigint"), Column("until", "bigint"))
+    return TemporalFilter(Project(source, (*copied, start, end), bordered))
 
 
 def _lower_join(node: Join) -> Node:
@@ -29,7 +52,7 @@ def _lower_join(node: Join) -> Node:
     LEFT    = matches + pad(left anti matches)        RIGHT, FULL: likewise        SEMI = left semi matches
     """
     left, right, kind, width = node.left, node.right, node.kind, len(node.left.columns)
-    matches = filtered(replace(node, kind="inner", condition=None), [node.condition or ""])
+    matches = lower_plan(filtered(replace(node, kind="inner", condition=None), [node.condition or ""]))
     if kind in ("semi", "anti"):
         return _filter_side(left, matches, 0, kind)
     parts = [matches]

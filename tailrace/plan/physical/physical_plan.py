@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from tailrace.plan.facts import may_raise
 from tailrace.plan.nodes import Key, Node, tables
 from tailrace.plan.physical.arrangements import Arrangement, arrangements
 from tailrace.plan.physical.lower import lower_plan
@@ -15,9 +16,14 @@ from tailrace.types import Column
 
 @dataclass(frozen=True)
 class PhysicalPlan:
-    """A view's logical plan and its lowered form (`root`). The view is sharded by the columns at `place`."""
+    """A view's logical plan and its lowered form (`root`).
+
+    The view is stored by `key`, which may have fewer columns than the plan's key (None: it is a bag), and sharded by
+    the columns at `place`.
+    """
 
     logical: Node
+    key: Key | None
     place: Key
 
     @cached_property
@@ -28,11 +34,6 @@ class PhysicalPlan:
     @property
     def columns(self) -> tuple[Column, ...]:
         return self.logical.columns
-
-    @property
-    def key(self) -> Key | None:
-        """The key of the view. From the logical plan, because lowering may lose the key."""
-        return self.logical.key
 
     @cached_property
     def tables(self) -> frozenset[int]:
@@ -50,6 +51,11 @@ class PhysicalPlan:
         return list(dict.fromkeys(a.fingerprint for _, kept in self.arrangements for a in kept))
 
     @cached_property
+    def temporal(self) -> list[str]:
+        """The fingerprints of the states that hold borders in time."""
+        return list(dict.fromkeys(a.fingerprint for _, kept in self.arrangements for a in kept if a.kind == "borders"))
+
+    @cached_property
     def cost(self) -> Cost:
         """What one operation on a table costs the view."""
         return cost(self.root, self.place)
@@ -64,9 +70,10 @@ class PhysicalPlan:
         """Whether the view may be built chunk by chunk.
 
         Not with operators that recompute whole groups: each chunk would recompute most groups, and the intermediate
-        answers may differ in the last bits from those in a shared state.
+        answers may differ in the last bits from those in a shared state. Not with expressions that raise errors: an
+        error over a part of the tables (a scalar subquery with NOT EXISTS) need not be one over all rows.
         """
-        return all(a.kind != "outputs" for _, kept in self.arrangements for a in kept)
+        return all(a.kind != "outputs" for _, kept in self.arrangements for a in kept) and not may_raise(self.root)
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,13 @@ from tailrace.plan.nodes import (
     Node,
     Project,
     Scan,
+    TemporalFilter,
     TopK,
     UnionAll,
     Window,
     column_of,
 )
-from tailrace.types import is_scalar
+from tailrace.types import holds_map, is_scalar
 
 
 def placement(node: Node) -> Key | None:
@@ -47,6 +48,8 @@ def placement(node: Node) -> Key | None:
             return tuple(range(len(groups)))
         case Window(partition=partition) | TopK(partition=partition):
             return partition
+        case TemporalFilter():
+            return border_place(node)
         case UnionAll(branches):
             places = {placement(b) for b in branches}
             return places.pop() if len(places) == 1 else None
@@ -91,15 +94,24 @@ def origin(node: Node) -> Key | None:
     return None
 
 
-def view_place(root: Node) -> Key:
+def border_place(node: TemporalFilter) -> Key:
+    """Positions by which the state of a temporal filter is sharded: as its input, or else by key or whole rows."""
+    source = node.input
+    place = placement(source)
+    if place is not None:
+        return place
+    candidates = range(len(node.columns)) if source.key is None else source.key
+    return tuple(p for p in candidates if is_scalar(source.columns[p].type))
+
+
+def view_place(root: Node, key: Key | None) -> Key:
     """Positions by which a view is sharded: those that place its delta rows if they are key columns, else its key.
 
     Unsafe with other columns: rows with the same key could be on two shards.
     """
-    key = root.key
     if key is None:
         scalars = tuple(i for i, c in enumerate(root.columns) if is_scalar(c.type))
-        return scalars or tuple(range(len(root.columns)))
+        return scalars or tuple(i for i, c in enumerate(root.columns) if not holds_map(c.type))  # Spark hashes no maps
     for place in (placement(root), origin(root)):
         if place and set(place) <= set(key):
             return place
@@ -139,4 +151,6 @@ def begins_zone(node: Node) -> bool:
             return placement(source) != groups
         case Window(source, partition) | TopK(source, partition):
             return placement(source) != partition
+        case TemporalFilter(source):
+            return placement(source) is None
     return False

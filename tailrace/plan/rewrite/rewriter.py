@@ -11,6 +11,7 @@ from collections.abc import Callable
 from tailrace.plan.joining import renamed
 from tailrace.plan.nodes import Node
 from tailrace.plan.rewrite.drop_distinct import drop_distinct
+from tailrace.plan.rewrite.fold_literals import fold_literals
 from tailrace.plan.rewrite.limit_numbers import limit_numbers
 from tailrace.plan.rewrite.merge_projects import merge_projects
 from tailrace.plan.rewrite.order_joins import order_joins
@@ -25,6 +26,7 @@ _MAX_ROUNDS = 12
 
 REWRITES: tuple[Rewrite, ...] = (
     push_filters,
+    fold_literals,
     limit_numbers,
     order_joins,
     push_semi_joins,

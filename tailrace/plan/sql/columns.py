@@ -4,41 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tailrace.errors import SqlError, SyntaxFault, Unsupported
+from tailrace.errors import SqlError, Unsupported
+from tailrace.plan.sql.column_types import read_type
 from tailrace.plan.sql.tokens import Location, Words
-from tailrace.types import Column
+from tailrace.types import Column, is_scalar
 
-_TYPES = {
-    "BOOLEAN": "boolean",
-    "TINYINT": "tinyint",
-    "BYTE": "tinyint",
-    "SMALLINT": "smallint",
-    "SHORT": "smallint",
-    "INT": "int",
-    "INTEGER": "int",
-    "BIGINT": "bigint",
-    "LONG": "bigint",
-    "FLOAT": "float",
-    "REAL": "float",
-    "DOUBLE": "double",
-    "STRING": "string",
-    "TEXT": "string",
-    "VARCHAR": "string",
-    "CHAR": "string",
-    "CHARACTER": "string",
-    "BINARY": "binary",
-    "DATE": "date",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMP_LTZ": "timestamp",
-    "TIMESTAMP_NTZ": "timestamp_ntz",
-}
-_DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
-_SIZED = ("VARCHAR", "CHAR", "CHARACTER")
-_SUPPORTED_TYPES = (
-    "use BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, BINARY, "
-    "DATE, TIMESTAMP or TIMESTAMP_NTZ"
-)
 _SUPPORTED_CONSTRAINTS = "a column can have PRIMARY KEY and, if it is a key column, NOT NULL"
+_NESTED_KEY = "use key columns of simple types: the fields of the struct, or a STRING such as its JSON text"
 _TABLE_CONSTRAINT_STARTS = ("PRIMARY", "CONSTRAINT", "FOREIGN", "UNIQUE", "CHECK")
 
 
@@ -77,9 +49,11 @@ class _TableDraft:
         return tuple(self.columns), tuple(key)
 
     def _key_column(self, name: str, location: Location) -> str:
-        """The column name as spelled in its definition."""
+        """The column name as spelled in its definition. Arrays, maps and structs are refused: keys must sort."""
         for column in self.columns:
             if column.name.lower() == name.lower():
+                if not is_scalar(column.type):
+                    raise Unsupported(construct=f"{column.type.upper()} as a key", reason=_NESTED_KEY, **location)
                 return column.name
         raise SqlError(message=f"primary key column {name!r} is not a column of {self.table!r}", **location)
 
@@ -122,7 +96,7 @@ def _read_key_column(words: Words) -> tuple[str, Location]:
 
 def _read_column(words: Words, draft: _TableDraft) -> None:
     location, name = words.location(), words.read_name("column")
-    draft.add_column(name, _read_type(words), location)
+    draft.add_column(name, read_type(words), location)
     while words.peek() not in (",", ")", ""):
         location = words.location()
         if words.accept("PRIMARY", "KEY"):
@@ -132,57 +106,3 @@ def _read_column(words: Words, draft: _TableDraft) -> None:
         elif not words.accept("NULL"):
             construct = f"{words.peek()} on column {name!r}"
             raise Unsupported(construct=construct, reason=_SUPPORTED_CONSTRAINTS, **location)
-
-
-def _read_type(words: Words) -> str:
-    location, word = words.location(), words.peek()
-    if word in (",", ")", ""):
-        raise words.fault("a type")
-    words.next()
-    if words.peek() == "<":
-        text = word + _read_bracketed(words)
-        raise Unsupported(construct=f"type {text}", reason=_SUPPORTED_TYPES, **location)
-    if word in _DECIMALS:
-        return _decimal(_read_sizes(words), location)
-    if word not in _TYPES:
-        raise Unsupported(construct=f"type {word.lstrip('`')}", reason=_SUPPORTED_TYPES, **location)
-    if word in _SIZED:
-        _read_sizes(words)
-    return _TYPES[word]
-
-
-def _decimal(sizes: list[int], location: Location) -> str:
-    precision, scale = [*sizes, 10, 0][:2] if len(sizes) != 1 else (sizes[0], 0)
-    if len(sizes) > 2 or not 1 <= precision <= 38 or not 0 <= scale <= precision:
-        raise SqlError(message="DECIMAL(p, s) needs 1 <= p <= 38 and 0 <= s <= p", **location)
-    return f"decimal({precision},{scale})"
-
-
-def _read_sizes(words: Words) -> list[int]:
-    """Reads `(10)` or `(10, 2)` after a type name; empty if there are no parentheses."""
-    if not words.accept("("):
-        return []
-    sizes = [_read_size(words)]
-    while words.accept(","):
-        sizes.append(_read_size(words))
-    words.expect(")")
-    return sizes
-
-
-def _read_size(words: Words) -> int:
-    if not words.text.isdigit():
-        raise words.fault("a number")
-    return int(words.next().text)
-
-
-def _read_bracketed(words: Words) -> str:
-    """Reads `<...>` after a type name, for the error that names the type."""
-    text, depth = "", 0
-    while True:
-        if not words.peek():
-            raise SyntaxFault(message="'<' of a type is never closed", **words.location())
-        word = words.next().text
-        depth += word.count("<") - word.count(">")
-        text += word.upper()
-        if depth <= 0:
-            return text

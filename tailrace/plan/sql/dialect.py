@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from sqlglot import exp
@@ -136,6 +137,7 @@ def parse(sql: str) -> list[exp.Expr]:
     """The syntax trees of all statements; raises `SyntaxFault` with line and column if the text does not parse."""
     all_tokens = tokens(sql)
     _require_items(all_tokens)
+    _mark_calls(all_tokens)
     try:
         return [s for s in Verbatim().parser().parse(all_tokens, sql) if s is not None]
     except (ParseError, TokenError) as error:
@@ -155,6 +157,13 @@ def _require_items(all_tokens: list[Token]) -> None:
             column = max(at.col - (at.end - at.start), 1)
             message = f"a list item is missing before {at.text!r}" if following else "the text ends after ','"
             raise SyntaxFault(message=message, line=at.line, column=column)
+
+
+def _mark_calls(all_tokens: list[Token]) -> None:
+    """Makes `window` before a parenthesis an ordinary name. After GROUP BY, sqlglot would read the clause WINDOW."""
+    for token, following in pairwise(all_tokens):
+        if token.token_type == TokenType.WINDOW and following.token_type == TokenType.L_PAREN:
+            token.token_type = TokenType.VAR
 
 
 def generate(node: exp.Expr) -> str:

@@ -14,7 +14,7 @@ from tailrace.errors import UnknownName, Unsupported
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import location
 
-NOT_YET = "it cannot be maintained incrementally yet; with WITH (refresh = 'full') Spark recomputes the view instead"
+NOT_YET = "it cannot be maintained incrementally yet"
 NOT_IN_SPARK = "Spark SQL does not have it"
 NEW_SAMPLE = "it takes different rows each time"
 WINDOW_IN_SUBQUERY = "compute it in a subquery, and use its column here"
@@ -112,8 +112,8 @@ def _subquery(node: exp.Expr) -> tuple[str, str] | None:
     if isinstance(node, exp.In) and node.args.get("query"):
         return "IN (subquery) here", _IN_FROM
     if isinstance(node, exp.Any | exp.All) and node.find(exp.Select):
-        alternative = "IN or EXISTS" if isinstance(node, exp.Any) else "NOT EXISTS"
-        return f"{node.key.upper()} (subquery)", f"{NOT_IN_SPARK}; write {alternative}"
+        alternative = "EXISTS" if isinstance(node, exp.Any) else "NOT EXISTS"
+        return f"{node.key.upper()} (subquery) with this operator", f"{NOT_IN_SPARK}; write {alternative}"
     return ("a scalar subquery here", _IN_FROM) if isinstance(node, exp.Query) else None
 
 
@@ -154,8 +154,7 @@ def unsupported_relation(node: exp.Expr) -> Unsupported:
 
 
 def _table_function(node: exp.Expr) -> str:
-    word = functions.name(node.this)
-    return f"table function {word}()" if word else "a LATERAL subquery"
+    return f"table function {functions.name(node.this)}()"
 
 
 _RELATIONS: tuple[tuple[type[exp.Expr], Callable[[exp.Expr], str]], ...] = (

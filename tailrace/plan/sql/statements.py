@@ -18,8 +18,18 @@ from tailrace.errors import SqlError, SyntaxFault, Unsupported
 from tailrace.plan.policy import POLICIES, Refresh
 from tailrace.plan.sql import dialect
 from tailrace.plan.sql.columns import read_columns
+from tailrace.plan.sql.durations import duration_micros
+from tailrace.plan.sql.quantified import rewrite_quantified
 from tailrace.plan.sql.tokens import Words, check_name
 from tailrace.types import Column
+
+
+@dataclass(frozen=True)
+class TimeToLive:
+    """Rows are deleted when the time in `column` is `micros` microseconds ago."""
+
+    column: str
+    micros: int
 
 
 @dataclass(frozen=True)
@@ -28,11 +38,15 @@ class CreateTable:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     if_not_exists: bool
+    ttl: TimeToLive | None = None
 
 
 @dataclass(frozen=True)
 class CreateView:
-    """`query_sql` is the query as the user wrote it; `query` is its syntax tree."""
+    """`query` is the syntax tree of the query. `query_sql` is the text of that tree, for Spark.
+
+    It is the text that the user wrote, unless Spark does not have a construct in it (`plan/sql/quantified.py`).
+    """
 
     name: str
     query_sql: str
@@ -84,9 +98,25 @@ _WRITING_NODES = (exp.DML, exp.MultitableInserts, exp.DDL, exp.Command)
 _SUPPORTED = "Tailrace supports CREATE, DROP, SHOW, DESCRIBE and queries"
 
 
+@dataclass(frozen=True)
+class Located:
+    """A statement, and the line and column (from 1) where it begins."""
+
+    statement: Statement
+    line: int
+    column: int
+
+
 def parse(sql: str) -> list[Statement]:
     """Parses statements separated by semicolons."""
-    return [_parse_statement(sql, tokens) for tokens in _split_statements(sql)]
+    return [located.statement for located in parse_located(sql)]
+
+
+def parse_located(sql: str) -> list[Located]:
+    """As `parse`, with the places of the statements."""
+    return [
+        Located(_parse_statement(sql, tokens), **Words(sql, tokens).location()) for tokens in _split_statements(sql)
+    ]
 
 
 def split(sql: str) -> list[str]:
@@ -146,10 +176,39 @@ def _read_create_table(words: Words) -> CreateTable:
         reason = "create the table with its columns, then write rows with `tailrace load` or db.table(...).put_many"
         raise Unsupported(construct="CREATE TABLE ... AS", reason=reason, **words.location())
     columns, key = read_columns(words, name)
+    ttl = _read_ttl(words, columns)
     if words.peek():
-        reason = "a table has only columns and a primary key"
+        reason = "a table has only columns, a primary key and WITH (ttl = ..., ttl_column = ...)"
         raise Unsupported(construct=f"{words.peek()} in CREATE TABLE", reason=reason, **words.location())
-    return CreateTable(name, columns, key, if_not_exists)
+    return CreateTable(name, columns, key, if_not_exists, ttl)
+
+
+def _read_ttl(words: Words, columns: tuple[Column, ...]) -> TimeToLive | None:
+    """Reads `WITH (ttl = '30 days', ttl_column = 'ts')`, the only options of a table."""
+    where = words.location()
+    if not words.accept("WITH"):
+        return None
+    words.expect("(")
+    options: dict[str, str] = {}
+    while not options or words.accept(","):
+        location, option = words.location(), words.read_name("table option").lower()
+        if option not in ("ttl", "ttl_column") or option in options:
+            reason = "the options of a table are ttl and ttl_column, each once"
+            raise Unsupported(construct=f"option {option}", reason=reason, **location)
+        words.expect("=")
+        options[option] = words.next().text
+    words.expect(")")
+    if len(options) < 2:
+        message = "a time to live needs both ttl and ttl_column, as in WITH (ttl = '30 days', ttl_column = 'ts')"
+        raise SqlError(message=message, **where)
+    micros = duration_micros(options["ttl"])
+    if micros is None or micros <= 0:
+        raise SqlError(message="ttl is a positive duration such as '30 days', in weeks or smaller units", **where)
+    column = next((c for c in columns if c.name.lower() == options["ttl_column"].lower()), None)
+    if column is None or column.type not in ("date", "timestamp", "timestamp_ntz"):
+        message = f"ttl_column {options['ttl_column']!r} must be a column of type DATE or TIMESTAMP"
+        raise SqlError(message=message, **where)
+    return TimeToLive(column.name, micros)
 
 
 def _read_create_view(words: Words, or_replace: bool) -> CreateView:
@@ -163,8 +222,10 @@ def _read_create_view(words: Words, or_replace: bool) -> CreateView:
         reason = "a view has only a name, WITH (refresh = ...) and a query"
         raise Unsupported(construct=f"{words.peek()} in CREATE MATERIALIZED VIEW", reason=reason, **words.location())
     words.expect("AS")
-    query_sql = words.rest()
-    return CreateView(name, query_sql, parse_query(words.padded_rest()), if_not_exists, or_replace, refresh)
+    written = parse_query(words.padded_rest())
+    query = rewrite_quantified(written)
+    query_sql = words.rest() if query is written else dialect.generate(query)
+    return CreateView(name, query_sql, query, if_not_exists, or_replace, refresh)
 
 
 def _read_refresh(words: Words) -> Refresh:
@@ -250,12 +311,14 @@ __all__ = [
     "CreateView",
     "Describe",
     "Drop",
+    "Located",
     "Query",
     "Show",
     "Statement",
     "check_name",
     "only_query",
     "parse",
+    "parse_located",
     "parse_query",
     "split",
 ]

@@ -255,9 +255,27 @@ def _add_months(node: Node, months: Node) -> Node:
     return add_interval(_as_date(node), _constant_integer(months), "month")
 
 
+def _unix_micros(node: Node) -> Node:
+    _require("timestamp", node)
+    return call("bigint", dates.unix_micros, node)
+
+
+def _timestamp_micros(node: Node) -> Node:
+    _require("bigint", node)
+    return call("timestamp", dates.timestamp_micros, node)
+
+
+def _pmod(left: Node, right: Node) -> Node:
+    """pmod(bigint, a positive constant)."""
+    if not (left.type == "bigint" and isinstance(right, Constant) and right.type in ("int", "bigint")):
+        raise NotCompiled("pmod of other than a bigint and a constant")
+    if right.python_value is None or not 0 < int(right.python_value) <= 1 << 60:
+        raise NotCompiled("pmod by this constant")
+    return call("bigint", numbers.positive_remainder, left, options=(int(right.python_value),))
+
+
 _CASTS = ("tinyint", "smallint", "int", "bigint", "float", "double", "string", "date", "boolean")
 _FUNCTIONS: dict[tuple[str, int | None], Callable[..., Node]] = {
-    ("if", 3): lambda test, yes, no: operators.choose([(test, yes)], no),
     ("coalesce", None): _coalesce,
     ("nvl", 2): _coalesce,
     ("ifnull", 2): _coalesce,
@@ -299,5 +317,8 @@ _FUNCTIONS: dict[tuple[str, int | None], Callable[..., Node]] = {
     ("datediff", 2): _datediff,
     ("date_diff", 2): _datediff,
     ("last_day", 1): _last_day,
+    ("unix_micros", 1): _unix_micros,
+    ("timestamp_micros", 1): _timestamp_micros,
+    ("pmod", 2): _pmod,
     ("add_months", 2): _add_months,
 }

@@ -91,6 +91,14 @@ def add_micros(value: Value, micros: int) -> Value:
     return pc.add(value.cast(pa.int64()), pa.scalar(micros)).cast(_TIMESTAMP)
 
 
+def unix_micros(value: Value) -> Value:
+    return value.cast(pa.int64())
+
+
+def timestamp_micros(value: Value) -> Value:
+    return value.cast(_TIMESTAMP)
+
+
 def to_date(value: Value) -> Value:
     return restore_nulls(value, (_to_integers(value) // DAY).astype(np.int32)).cast(_DATE)
 

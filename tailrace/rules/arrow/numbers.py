@@ -34,6 +34,11 @@ def integer_remainder(left: Value, right: Value) -> Value:
     return pc.if_else(pc.equal(right, pa.scalar(-1, right.type)), zero, rest)
 
 
+def positive_remainder(value: Value, divisor: int) -> Value:
+    """pmod(value, divisor) of a bigint and a positive divisor."""
+    return restore_nulls(value, np.asarray(value.fill_null(0).to_numpy()) % divisor)
+
+
 def float_remainder(left: Value, right: Value) -> Value:
     """left % right of floats, with the sign of left."""
     divisor = null_if_zero(right)

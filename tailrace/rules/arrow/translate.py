@@ -7,7 +7,7 @@ Such expressions are not compiled.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from tailrace.plan.expressions import parse_expr
 from tailrace.plan.sql.dialect import generate, tokens
-from tailrace.rules.arrow import calls, operators
+from tailrace.rules.arrow import calls, guarded, operators
 from tailrace.rules.arrow.casts import cast
 from tailrace.rules.arrow.coercion import decimal_type, is_supported, normalise_type
 from tailrace.rules.arrow.tree import NULL, Column, Constant, Node, NotCompiled, constant
@@ -44,7 +44,9 @@ _AMOUNT = re.compile(r"-?\d{1,9}")
 
 def translate(text: str, columns: Mapping[str, str]) -> Node:
     _require_unambiguous(text)
-    return _Translator(columns).translate(parse_expr(text))
+    node = _Translator(columns).translate(parse_expr(text))
+    guarded.require_always_evaluated(node)
+    return node
 
 
 def _require_unambiguous(text: str) -> None:
@@ -167,9 +169,22 @@ class _Translator:
         for branch in tree.args["ifs"]:
             test = self.translate(branch.this)
             branches.append((test if subject is None else operators.compare("=", subject, test), branch.args["true"]))
-        default = tree.args.get("default")
-        otherwise = NULL if default is None else self.translate(default)
-        return operators.choose([(test, self.translate(value)) for test, value in branches], otherwise)
+        return self._choose(branches, tree.args.get("default"))
+
+    def _choose(self, branches: Sequence[tuple[Node, exp.Expr]], default: exp.Expr | None) -> Node:
+        """CASE or IF. A branch may be raise_error(message)."""
+        tests = [test for test, _ in branches]
+        values = [self._value(tree) for _, tree in branches]
+        values.append((NULL, None) if default is None else self._value(default))
+        chosen = operators.choose([(t, v) for t, (v, _) in zip(tests, values, strict=False)], values[-1][0])
+        failures = [(number, message) for number, (_, message) in enumerate(values) if message is not None]
+        return guarded.guard(chosen, tests, failures) if failures else chosen
+
+    def _value(self, tree: exp.Expr) -> tuple[Node, Node | None]:
+        """The value of a branch; for raise_error(message), NULL and the message."""
+        if isinstance(tree, exp.Anonymous) and tree.name.lower() == "raise_error" and len(tree.expressions) == 1:
+            return NULL, self.translate(tree.expressions[0])
+        return self.translate(tree), None
 
     def substring(self, tree: exp.Expr) -> Node:
         length = tree.args.get("length")
@@ -187,6 +202,9 @@ class _Translator:
     def function(self, tree: exp.Expr) -> Node:
         if not isinstance(tree.this, str):
             raise NotCompiled("a quoted function name")
+        if tree.this.lower() == "if" and len(tree.expressions) == 3:
+            test, yes, no = tree.expressions
+            return self._choose([(self.translate(test), yes)], no)
         return calls.call_function(tree.this, [self.translate(argument) for argument in tree.expressions])
 
 

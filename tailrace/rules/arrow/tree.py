@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tailrace.errors import RowFailed
 from tailrace.types import arrow
 
 Value = Any  # pa.Array | pa.Scalar; pyarrow ships no type annotations
@@ -68,7 +69,27 @@ class Call:
         return self.kernel(*values, *self.options)
 
 
-Node = Column | Constant | Call
+@dataclass(frozen=True)
+class Guarded:
+    """`value`, unless the condition of a failure is true for a row: then its message is raised as `RowFailed`."""
+
+    value: Node
+    failures: tuple[tuple[Node, Node], ...]  # (condition, message)
+
+    @property
+    def type(self) -> str:
+        return self.value.type
+
+    def evaluate(self, batch: pa.RecordBatch) -> Value:
+        for condition, message in self.failures:
+            failed = batch.filter(condition.evaluate(batch))
+            if failed.num_rows:
+                text = message.evaluate(failed.slice(0, 1))
+                raise RowFailed(message=(text if isinstance(text, pa.Scalar) else text[0]).as_py())
+        return self.value.evaluate(batch)
+
+
+Node = Column | Constant | Call | Guarded
 NULL = Constant(VOID, pa.scalar(None))
 
 
@@ -88,6 +109,11 @@ def column_names(node: Node) -> frozenset[str]:
     """The names of the columns that a tree reads."""
     if isinstance(node, Column):
         return frozenset((node.name,))
-    if isinstance(node, Constant):
-        return frozenset()
-    return frozenset().union(*(column_names(part) for part in node.inputs))
+    return frozenset().union(*map(column_names, parts(node)))
+
+
+def parts(node: Node) -> tuple[Node, ...]:
+    """The nodes that a node evaluates."""
+    if isinstance(node, Guarded):
+        return (*(part for failure in node.failures for part in failure), node.value)
+    return node.inputs if isinstance(node, Call) else ()

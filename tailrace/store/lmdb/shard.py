@@ -26,10 +26,11 @@ from tailrace.codec import arrays, batches
 from tailrace.codec.keys import after_prefix, prefix_range
 from tailrace.errors import Corrupt, Fenced, SnapshotGone
 from tailrace.store.base import Shard, ShardSnapshot, Write
-from tailrace.store.inspection import Mark
+from tailrace.store.inspection import UNREADABLE, Mark
 from tailrace.store.lmdb.environment import Environment
 
 DATABASES = ("data", "undo", "marks", "fence")
+LAST_EPOCH = 2**64 - 1  # no epoch has a greater number
 CHUNK = 4096  # undo entries per chunk: large enough for fast writes, small enough for point reads
 CACHED_CHUNKS = 8  # per undo record and snapshot
 # Serialises puts of all threads: every put releases Python's interpreter lock, so concurrent puts would slow each other
@@ -390,9 +391,64 @@ class LmdbShard(Shard):
             for key in _add_prefix(write.state, write.keys.filter(write.values.is_null())).to_pylist():
                 txn.delete(key, db=self._data)
 
+    def roll_back(self, epoch: int, states: Sequence[int] | None = None) -> list[int]:
+        with self._env.write() as txn:
+            ahead = {state: mark for state, mark in self._all_marks(txn) if mark.applied > epoch}
+            wanted = ahead if states is None else sorted(ahead.keys() & set(states))
+            return [state for state in wanted if not _roll_back(txn, self._env, state, ahead[state], epoch)]
+
+    def _all_marks(self, txn: Any) -> list[tuple[int, Mark]]:
+        """All states with a readable mark."""
+        with txn.cursor(self._marks) as cursor:
+            marks = [(int.from_bytes(key), decode_mark(value)) for key, value in cursor.iternext()]
+        return [(state, mark) for state, mark in marks if mark is not None]
+
     def drop(self, state: int) -> None:
         for db in (self._data, self._undo, self._marks):
             delete_range(self._env, db, *prefix_range(_STATE.pack(state)))
+
+
+def _roll_back(txn: Any, environment: Environment, state: int, mark: Mark, epoch: int) -> bool:
+    """Takes one state back to an epoch. Returns False, and keeps its values, if an undo record is damaged or gone."""
+    data, undo_db = environment.databases["data"], environment.databases["undo"]
+    with txn.cursor(undo_db) as cursor:
+        later = list(undo_epochs(cursor, state, epoch + 1, LAST_EPOCH))
+    olds = _read_olds(txn, undo_db, state, later) if mark.oldest <= epoch and mark.applied in later else None
+    for key, old in (olds or {}).items():
+        if old is None:
+            txn.delete(state_prefix(state) + key, db=data)
+        else:
+            txn.put(state_prefix(state) + key, old, db=data)
+    for undone in later:
+        remove_undo(txn, undo_db, state, undone)
+    write_mark(txn, environment, state, epoch, mark.oldest if olds is not None else epoch)
+    return olds is not None
+
+
+def _read_olds(txn: Any, undo_db: Any, state: int, epochs: Sequence[int]) -> dict[bytes, bytes | None] | None:
+    """The values before the first of these epochs, of all keys that they changed; None if a record is damaged."""
+    olds: dict[bytes, bytes | None] = {}
+    try:
+        for epoch in reversed(epochs):  # the earliest last, so that it wins
+            undo = Undo(txn, undo_db, state, epoch)
+            undo.check_complete()
+            olds.update(undo.items())
+    except UNREADABLE:
+        return None
+    return olds
+
+
+def remove_undo(txn: Any, db: Any, state: int, epoch: int) -> None:
+    for key in undo_keys(txn, db, state, epoch):
+        txn.delete(key, db=db)
+
+
+def write_mark(txn: Any, environment: Environment, state: int, applied: int, oldest: int) -> None:
+    """Sets a mark. Its last applied epoch is that of the newest undo record, else `applied`."""
+    with txn.cursor(environment.databases["undo"]) as cursor:
+        undos = list(undo_epochs(cursor, state, 0, applied))
+    mark = Mark(undos[-1] if undos else applied, min(oldest, undos[-1] if undos else applied))
+    txn.put(state_prefix(state), encode_mark(mark), db=environment.databases["marks"])
 
 
 def delete_range(env: Environment, db: Any, low: bytes, high: bytes | None, size: int = 50_000) -> None:

@@ -32,7 +32,7 @@ from tailrace.store import documents
 from tailrace.store.backups import Backups
 from tailrace.store.base import Capability, Change, Cut, Past, Position, Store, Written
 from tailrace.store.documents import Changes, Count, Kind
-from tailrace.store.inspection import Inspection, Repairs
+from tailrace.store.inspection import Inspection, Repairs, Sizes
 from tailrace.store.key_limit import KeyLimit
 from tailrace.store.lmdb import log
 from tailrace.store.lmdb.environment import Environment, acquire, release
@@ -90,6 +90,11 @@ class LmdbStore(Store):
 
         with self._base.read() as txn:
             yield LmdbInspection(self, txn)
+
+    def sizes(self, tables: Sequence[TableDef]) -> Sizes:
+        from tailrace.store.lmdb.extents import measure
+
+        return measure(self, tables)
 
     def repairs(self) -> Repairs:
         from tailrace.store.lmdb.repairs import LmdbRepairs
@@ -194,12 +199,17 @@ class LmdbStore(Store):
             stored = dict(cursor.getmulti(sorted_keys))
         if change.mode == "delete":
             sorted_keys = [k for k in sorted_keys if k in stored]
+        elif change.mode == "remove":
+            given = dict(zip(sorted_keys, table.rows.encode(rows.take(pa.array(last))).to_pylist(), strict=True))
+            existing = [k for k in sorted_keys if k in stored]
+            found = table.rows.encode(table.decode([stored[k] for k in existing])).to_pylist()
+            sorted_keys = [k for k, row in zip(existing, found, strict=True) if row == given[k]]
         elif change.mode == "update" and len(stored) < len(sorted_keys):
             missing = min(i for k, i in zip(sorted_keys, last.tolist(), strict=True) if k not in stored)
             key = tuple(rows.column(k)[missing].as_py() for k in table.key)
             raise NoSuchRow(table=table.name, key=key[0] if len(key) == 1 else key)
         before = table.decode([stored[k] for k in sorted_keys if k in stored])
-        if change.mode == "delete":
+        if change.mode in ("delete", "remove"):
             return sorted_keys, before, None
         after = rows.take(pa.array(last))
         if change.mode == "update":

@@ -14,10 +14,10 @@ from tailrace.errors import TailraceError
 from tailrace.store.base import Cut
 from tailrace.store.inspection import UNREADABLE, Inspection, RowAudit, StateRecord
 from tailrace.store.lmdb import log
-from tailrace.store.lmdb.shard import Undo, decode_mark, state_prefix, undo_epochs
+from tailrace.store.lmdb.extents import states_in
+from tailrace.store.lmdb.shard import LAST_EPOCH, Undo, decode_mark, state_prefix, undo_epochs
 from tailrace.store.lmdb.store import COUNTS, LmdbStore, row_prefix, scan_prefix
 
-LAST_EPOCH = 2**64 - 1
 BATCH_ROWS = 10_000  # rows decoded at a time
 
 
@@ -129,8 +129,8 @@ class LmdbInspection(Inspection):
         environment = self._store.shard(shard).environment
         data, undo, marks = (environment.databases[n] for n in ("data", "undo", "marks"))
         with environment.read() as txn:
-            with_entries = set(_states(txn, data))
-            numbers = sorted(with_entries | set(_states(txn, undo)) | set(_states(txn, marks)))
+            with_entries = set(states_in(txn, data))
+            numbers = sorted(with_entries | set(states_in(txn, undo)) | set(states_in(txn, marks)))
             return [_read_record(txn, undo, marks, state, state in with_entries) for state in numbers]
 
     def lost_shard_advice(self, shard: int) -> str:
@@ -143,16 +143,6 @@ def _read_record(txn: Any, undo: Any, marks: Any, state: int, has_entries: bool)
         undos = tuple(undo_epochs(cursor, state, 0, LAST_EPOCH))
     damaged = {epoch: reason for epoch in undos if (reason := _undo_fault(txn, undo, state, epoch))}
     return StateRecord(state, has_entries, value is not None, decode_mark(value), undos, damaged)
-
-
-def _states(txn: Any, db: Any) -> Iterator[int]:
-    """The numbers of the states that have keys in a database. Seeks from each state to the next."""
-    with txn.cursor(db) as cursor:
-        more = cursor.first()
-        while more:
-            state = int.from_bytes(cursor.key()[:4])
-            yield state
-            more = state < 2**32 - 1 and cursor.set_range(state_prefix(state + 1))
 
 
 def _undo_fault(txn: Any, db: Any, state: int, epoch: int) -> str | None:

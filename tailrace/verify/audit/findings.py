@@ -51,7 +51,8 @@ class AuditReport:
     """The result of an audit at one epoch, or of the audit after a repair. `ok` means that no damage remains.
 
     `rows` is the number of view rows compared, `entries` the number of entries of internal states.
-    `repaired` lists the findings of the audit before the repair that are gone.
+    `repaired` lists the findings of the audit before the repair that are gone. `skipped` are views that have failed:
+    they show an earlier epoch, and are compared again when they have recovered.
     """
 
     epoch: int
@@ -62,6 +63,7 @@ class AuditReport:
     seconds: float
     findings: tuple[Finding, ...] = ()
     repaired: tuple[Finding, ...] = field(default=())
+    skipped: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

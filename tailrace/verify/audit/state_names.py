@@ -50,7 +50,7 @@ def _arrangements(view: ViewDef) -> list[tuple[Node, Arrangement]]:
 
 
 def _name(node: Node, arrangement: Arrangement, users: tuple[str, ...]) -> str:
-    words = {"rows": "arrangement", "values": "values", "ordered": "ordered rows", "outputs": "answers"}
+    words = {"rows": "arrangement", "ordered": "ordered rows", "outputs": "answers"}
     if arrangement.kind == "outputs":
         arranged = node
     elif isinstance(node, Join):

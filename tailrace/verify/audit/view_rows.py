@@ -95,10 +95,10 @@ def audit_rows(
     SQL may leave open which of several tied rows it returns. Then differences are confirmed with the view's plan,
     which breaks ties as the view does.
     """
-    by_sql = _compare(query_rows(fresh, store, query, pin.cut), fresh, store, view, pin, selection)
+    by_sql = _compare(query_rows(fresh, store, query, pin.cut, pin.time), fresh, store, view, pin, selection)
     if not by_sql.findings or view.root is None or not leaves_ties_open(view.root):
         return by_sql
-    planned = planned_rows(fresh, store, view.root, query, pin.cut)
+    planned = planned_rows(fresh, store, view.root, query, pin)
     return _compare(planned, fresh, store, view, pin, selection)
 
 

@@ -1,7 +1,7 @@
 """Checks histories with certificates: every view state claims a cut and must be the view at that cut.
 
     convergent   the last state     = View(base tables after the last transaction)
-    weak         each state         = View(base tables after the transactions up to its cut)
+    weak         each state         = View(base tables after the transactions up to its cut, the state's time)
     strong       cut of a state     ≤ cut of the next
     complete     every transaction is some state's cut
 
@@ -24,7 +24,7 @@ from typing import Any
 
 from tailrace.errors import BadHistory
 from tailrace.verify.equality import alike
-from tailrace.verify.history.timelines import BaseHistory, Change, Definition, Key, Rows, Value, ViewHistory
+from tailrace.verify.history.timelines import TIME, BaseHistory, Change, Definition, Key, Rows, Value, ViewHistory
 from tailrace.verify.history.verdict import Level, ViewVerdict, Witness, format_row, format_value, shown_in
 
 PARTS = 8
@@ -92,12 +92,13 @@ class _Run:
         self._base, self._view, self._definition, self._tolerance = base, view, definition, tolerance
         self._cursor = BaseCursor(base)
         self._expected: Mapping[Any, Value] | None = None
+        self._time: int | None = None  # at which `_expected` was computed, and with it what is compared
 
     def first_wrong(self) -> Witness | None:
         """The first state that is not the view at its cut."""
         for number, actual in enumerate(self._view.contents()):
             cut = self.cuts[number]
-            expected = self._expected_at(cut)
+            expected = self._expected_at(cut, number)
             if (key := self._differing_key(expected, actual)) is not None:
                 row = format_row(expected.get(*key))
                 reason = self._explain(cut, actual) or f"the view's definition gives {row} at this cut"
@@ -108,7 +109,7 @@ class _Run:
     def unconverged(self) -> Witness | None:
         """The last state, if it is not the view of the last base state."""
         *_, actual = self._view.contents()
-        expected = self._expected_at(math.inf)
+        expected = self._expected_at(math.inf, -1)
         if (key := self._differing_key(expected, actual)) is None:
             return None
         state = shown_in(self._view, len(self.cuts) - 1, actual.get(*key))
@@ -116,15 +117,18 @@ class _Run:
         reason = f"the view's definition gives {format_row(expected.get(*key))} after the last transaction ({last})"
         return Witness(Level.CONVERGENT, self._view.name, *key, [state], reason)
 
-    def _expected_at(self, cut: float) -> Mapping[Any, Value]:
-        """The view at a cut. It is not recomputed if no base row changed since the last cut."""
-        if self._expected is None or self._cursor.would_move(cut):
+    def _expected_at(self, cut: float, number: int) -> Mapping[Any, Value]:
+        """The view at a cut and the time of a state. It is computed again only if a base row or the time changed."""
+        time = self._view.states[number].time
+        if self._expected is None or self._cursor.would_move(cut) or time != self._time:
+            self._time = time
             self._expected = self._compute(self._cursor.move_to(cut))
         return self._expected
 
     def _compute(self, rows: Rows) -> Mapping[Any, Value]:
         self.looked_at += 1
-        return self._view.observed(self._definition(rows))
+        timed = rows if self._time is None else {**rows, TIME: self._time}
+        return self._view.observed(self._definition(timed))
 
     def _differing_key(self, expected: Mapping[Any, Value], actual: Mapping[Any, Value]) -> tuple[Key] | None:
         """A key with different rows, in a tuple because None is a valid key; None if all rows are equal."""

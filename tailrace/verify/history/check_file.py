@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,13 @@ def check_file(spark: SparkSession, path: Path, *, search: bool = False, bound: 
     """Checks a recording: by its cuts if all states have one and `search` is false, otherwise by search."""
     reader = Reader(path)
     evaluator = Evaluator(spark, reader.header, reader.refused)
-    histories = _Histories(reader, evaluator.shapes)
+    timed = {v.name for v in reader.header.views if v.recorded and evaluator.reads_time(v.name)}
+    histories = _Histories(reader, evaluator.shapes, timed)
     base, views = histories.read()
     certified = not search and all(state.cut is not None for view in views for state in view.states)
+    if timed and not certified:
+        reason = f"view {min(timed)!r} reads the time: it can be checked by the cuts of its states only, not by search"
+        raise reader.refused(reason)
     definitions = {view.name: evaluator.definition(view.name) for view in views}
     matters = {view.name: evaluator.matters(view.name) for view in views}
     verdict = check(base, views, definitions, certificates=certified, bound=bound, tolerance=TOLERANCE, matters=matters)
@@ -62,10 +66,10 @@ class _ReadView:
 
 
 class _Histories:
-    """Reads and validates the lines of a recording."""
+    """Reads and validates the lines of a recording. `timed` are the views that read the time."""
 
-    def __init__(self, reader: Reader, shapes: Mapping[str, Shape]) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, shapes: Mapping[str, Shape], timed: Set[str]) -> None:
+        self._reader, self._timed = reader, timed
         self._tables = {t.name: t for t in reader.header.tables}
         self._views = {
             v.name: _ReadView(v, shapes[v.name], Bag(shapes[v.name])) for v in reader.header.views if v.recorded
@@ -131,7 +135,8 @@ class _Histories:
                 if before is not None and line.epoch <= before:
                     raise ValueError(f"epoch {line.epoch} is listed after epoch {before}")
                 view.changes = {}
-                view.states.append(ViewState(view.changes, line.transaction, line.epoch))
+                time = _time(line) if name in self._timed else None
+                view.states.append(ViewState(view.changes, line.transaction, line.epoch, time=time))
         self.epochs.add(line.epoch)
 
     def _add_view_row(self, line: Line) -> None:
@@ -168,6 +173,14 @@ class _Histories:
 
 def _describe(line: Line) -> str:
     return " ".join(str(part) for part in (line.kind, line.name) if part is not None)
+
+
+def _time(line: Line) -> int:
+    """The time of an epoch row."""
+    time = None if line.row is None else _object(line.row).get("time")
+    if not isinstance(time, int) or isinstance(time, bool):
+        raise ValueError('a recorded view reads the time, so the row needs it: {"time": microseconds since 1970}')
+    return time
 
 
 def _array(json_text: str | None, length: int) -> list[Any]:

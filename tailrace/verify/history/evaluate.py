@@ -22,11 +22,13 @@ from tailrace.plan.physical.lower import lower_plan
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.recomputable import relations, require_storable
 from tailrace.plan.sql.statements import parse_query
+from tailrace.plan.sql.times import at_time, reads_time
 from tailrace.spark.session import session
+from tailrace.spark.type_names import type_name
 from tailrace.types import Column, quoted
 from tailrace.verify.history.history_file import Header, RecordedView
 from tailrace.verify.history.row_shapes import Shape, State
-from tailrace.verify.history.timelines import Definition, Matters, Rows
+from tailrace.verify.history.timelines import TIME, Definition, Matters, Rows
 from tailrace.verify.planned import Planned
 
 # Unsafe otherwise: a recording may come from anywhere, so its SQL may read only its own tables and must not run code or
@@ -46,7 +48,7 @@ class Evaluator:
         self._views = {v.name: v for v in header.views}
         self._reads = {v.name: self._relations_of(v) for v in header.views}
         self._plans = {v.name: self._plan(v) for v in header.views if v.plan is not None}
-        self._results: dict[tuple[str, frozenset[tuple[Any, int]]], State] = {}
+        self._results: dict[tuple[str, int, frozenset[tuple[Any, int]]], State] = {}
         empty = {name: _frame(self._spark, table, []) for name, table in self._tables.items()}
         self.shapes = {v.name: self._shape(v, empty) for v in header.views if v.recorded}
 
@@ -56,11 +58,12 @@ class Evaluator:
 
         def compute(rows: Rows) -> State:
             relevant = {record: row for record, row in rows.items() if record[0] in tables}
-            content = name, frozenset((record, id(row)) for record, row in relevant.items())
+            time = rows.get(TIME, 0)
+            content = name, time, frozenset((record, id(row)) for record, row in relevant.items())
             if content not in self._results:
                 if len(self._results) >= CACHED:
                     self._results.pop(next(iter(self._results)))
-                self._results[content] = self._compute(name, relevant)
+                self._results[content] = self._compute(name, relevant, time)
             return self._results[content]
 
         return compute
@@ -70,13 +73,18 @@ class Evaluator:
         tables = self._tables_below(name)
         return lambda key, record, versions: record[0] in tables
 
-    def _compute(self, name: str, rows: Rows) -> State:
+    def reads_time(self, name: str) -> bool:
+        """Whether the view, or a view that it reads, uses `now()` or its kin."""
+        used = [self.reads_time(source) for source in self._reads[name] if source in self._views]
+        return any(used) or reads_time(parse_query(self._views[name].sql))
+
+    def _compute(self, name: str, rows: Rows, time: int) -> State:
         rows_by_table: dict[str, list[Any]] = {table: [] for table in self._tables_below(name)}
         for (table, _), row in rows.items():
             rows_by_table[table].append(row)
         frames = {table: _frame(self._spark, self._tables[table], content) for table, content in rows_by_table.items()}
         try:
-            result = self._frame_of(name, frames).toArrow()
+            result = self._frame_of(name, frames, time).toArrow()
         except PySparkException as error:
             raise self._refuse(f"Spark cannot compute view {name!r}: {str(error).splitlines()[0]}") from error
         columns = [column.to_pylist() for column in result.columns]
@@ -85,16 +93,16 @@ class Evaluator:
         except ValueError as error:
             raise self._refuse(f"the key of view {name!r} is not unique: {error}") from None
 
-    def _frame_of(self, name: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    def _frame_of(self, name: str, frames: Mapping[str, DataFrame], time: int) -> DataFrame:
         if name in self._plans:
-            return Planned(self._spark, frames).frame(self._plans[name])
-        return self._query(name, frames)
+            return Planned(self._spark, frames, time).frame(self._plans[name])
+        return self._query(name, frames, time)
 
-    def _query(self, name: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    def _query(self, name: str, frames: Mapping[str, DataFrame], time: int) -> DataFrame:
         for source in self._reads[name]:
-            frame = frames[source] if source in frames else self._query(source, frames)
+            frame = frames[source] if source in frames else self._query(source, frames, time)
             frame.createOrReplaceTempView(quoted(source))
-        return self._spark.sql(self._views[name].sql)
+        return self._spark.sql(at_time(self._views[name].sql, time))
 
     def _tables_below(self, name: str) -> set[str]:
         """The tables that a view reads, directly or through other views."""
@@ -124,8 +132,8 @@ class Evaluator:
 
     def _shape(self, view: RecordedView, empty: Mapping[str, DataFrame]) -> Shape:
         try:
-            schema = self._query(view.name, empty).schema
-            columns = tuple(Column(f.name, f.dataType.simpleString()) for f in schema)
+            schema = self._query(view.name, empty, 0).schema
+            columns = tuple(Column(f.name, type_name(f.dataType)) for f in schema)
             require_storable(columns)
         except (PySparkException, TailraceError) as error:
             raise self._refuse(f"the SQL of view {view.name!r} is invalid: {str(error).splitlines()[0]}") from None

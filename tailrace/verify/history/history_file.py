@@ -3,13 +3,14 @@
     kind    name          epoch    transaction   key          row
     base    table         -        -             JSON array   JSON object         an initial row
     base    table         -        number        JSON array   JSON object, NULL   the row from then on; NULL: deleted
-    epoch   - (or view)   number   number, -     -            -                   the views were observed at this cut
+    epoch   - (or view)   number   number, -     -            JSON object, -      the views were observed at this cut
     view    view          number   -             JSON array   JSON object, NULL   the same for a row of the view
 
 - is NULL. `epoch` and `transaction` are BIGINT, the other columns are strings. Base changes are in the order of their
 transactions, epochs in the order of their numbers. The first epoch of a view lists all of its rows. If a view has no
 key, `key` has all values of the row, and the row also has `_weight`, the number of copies. An epoch row with a name is
-for that view only. An epoch row without a transaction means that the cut is unknown.
+for that view only. An epoch row without a transaction means that the cut is unknown. Its `row` may have the `time` of
+the epoch, what `now()` is in views (microseconds since 1970); views that use it need it.
 
 The schema metadata has one entry, `tailrace.recording`, a JSON object with `format` (1), `tables` (a list of CREATE
 TABLE statements) and `views`. `views` is a list of objects, each after the views that it reads: `name`, `sql` (its

@@ -62,7 +62,7 @@ class Recording:
             for node in range(self._store.nodes):
                 for batch in self._store.rows(table, node, pin.cut, range(len(table.columns)), BATCH_ROWS):
                     self._writer.write([Line("base", table.name, None, None, *pair) for pair in _pairs(table, batch)])
-        self._writer.write([Line("epoch", None, pin.epoch, pin.cut.position.number)])
+        self._writer.write([_epoch_line(pin)])
         for view in self._views:
             for shard in range(self._store.shards):
                 with self._store.shard(shard).at(pin.epoch) as snapshot:
@@ -77,11 +77,16 @@ class Recording:
         current = self._catalog.views
         if gone := [v.name for v in self._views if v.name not in current or current[v.name].state != v.state]:
             raise StoreError(message=f"view {gone[0]!r} was dropped or replaced; the recording ends before that")
-        for epoch, cut in committed_between(self._store, self.epoch, newest.epoch):
+        for record in committed_between(self._store, self.epoch, newest.epoch):
+            epoch, cut = record.epoch, record.cut
+            assert cut is not None
+            if failed := [v.name for v in self._views if v.name in record.failed]:
+                message = f"view {failed[0]!r} failed at epoch {epoch}; the recording ends before that"
+                raise StoreError(message=message)
             self._writer.write(self._base_changes(self._pin.cut, cut))
-            self._writer.write([Line("epoch", None, epoch, cut.position.number)])
+            self._writer.write([_epoch_line(Pin(epoch, cut, record.time))])
             self._writer.write([line for view in self._views for line in self._view_changes(view, epoch)])
-            self._pin = Pin(epoch, cut)
+            self._pin = Pin(epoch, cut, record.time)
             self.epochs += 1
         if self._pin != self._follower.pin:
             self._follower.move(self._pin)
@@ -124,6 +129,10 @@ class Recording:
                 document[WEIGHT] = weight
             pairs.append((as_text([row[p] for p in key_positions]), as_text(document)))
         return pairs
+
+
+def _epoch_line(pin: Pin) -> Line:
+    return Line("epoch", None, pin.epoch, pin.cut.position.number, row=as_text({"time": pin.time}))
 
 
 def _values(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from tailrace import types
 from tailrace.codec import text
-from tailrace.codec.convert import to_value
 from tailrace.delta import WEIGHT
 from tailrace.types import Column
 
@@ -33,26 +32,11 @@ def convert_row(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, 
     values = {}
     for column in columns:
         try:
-            values[column.name] = _convert(row.get(column.name), types.arrow(column.type))
-        except (ValueError, TypeError, ArithmeticError, AttributeError):
+            values[column.name] = text.value_from_json(row.get(column.name), types.arrow(column.type))
+        except ValueError:
             value = text.to_json(row[column.name])
             raise ValueError(f"column {column.name!r}: {value} does not fit {column.type.upper()}") from None
     return values
-
-
-def _convert(value: Any, kind: pa.DataType) -> Any:
-    if value is None:
-        return None
-    if pa.types.is_map(kind):
-        pairs = value.items() if isinstance(value, Mapping) else value
-        return [(_convert(k, kind.key_type), _convert(v, kind.item_type)) for k, v in pairs]
-    if pa.types.is_list(kind):
-        return [_convert(v, kind.value_type) for v in value]
-    if pa.types.is_struct(kind):
-        return {f.name: _convert(value.get(f.name), f.type) for f in kind}
-    if isinstance(value, str) and (pa.types.is_binary(kind) or pa.types.is_floating(kind)):
-        return text.value_of(value, kind)
-    return to_value(value, kind)
 
 
 @dataclass(frozen=True)
@@ -145,7 +129,12 @@ def _sort_key(row: tuple[Any, ...]) -> list[tuple[str, float]]:
 
 
 def _unsigned(value: Any) -> Any:
-    return 0.0 if isinstance(value, float) and value == 0 else value
+    """The JSON value with zeros that have no sign, in nested values too."""
+    if isinstance(value, float):
+        return 0.0 if value == 0 else value
+    if isinstance(value, list):
+        return [_unsigned(part) for part in value]
+    return {name: _unsigned(part) for name, part in value.items()} if isinstance(value, dict) else value
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:

@@ -30,6 +30,8 @@ Value: TypeAlias = Any
 Rows: TypeAlias = Mapping[Record, Value]
 Definition: TypeAlias = Callable[[Rows], Mapping[Any, Value]]
 """A view: a function from the present base rows to the view rows by key."""
+TIME: Record = ("", "time")
+"""Not a record of a table: its value is the time (`ViewState.time`) at which the view is computed, if that is known."""
 Matters: TypeAlias = Callable[[Key, Record, Sequence[Value]], bool]
 """Whether the view record with this key can depend on a base record with these versions."""
 
@@ -117,13 +119,14 @@ class ViewState:
     """What changed in a view since its previous state (None: the row was deleted), or, if `whole`, all of its rows.
 
     The cut is the state's certificate: the number of the last transaction that it reflects. States of several views
-    with the same `epoch` were published together.
+    with the same `epoch` were published together. `time` is what `now()` was in the state, for a view that reads it.
     """
 
     changes: Mapping[Any, Value]
     cut: int | None = None
     epoch: int | None = None
     whole: bool = False
+    time: int | None = None
 
 
 @dataclass(frozen=True)

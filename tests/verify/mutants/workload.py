@@ -16,6 +16,7 @@ from crashes import Crash, failing_commits
 import tailrace as tr
 from tailrace.codec.murmur import hash_bucket
 from tailrace.spark.session import session
+from tailrace.spark.spark_options import SparkOptions
 
 VIEWS = {
     "totals": "SELECT g, SUM(v) AS total, COUNT(*) AS n FROM t GROUP BY g",
@@ -26,7 +27,13 @@ IDS = (0, 2)  # on different nodes
 
 def main(store: Path, recording: Path) -> None:
     with tr.open(
-        store, create=True, nodes=2, shards=2, map_size=1 << 28, max_epoch=len(IDS), spark=session(cores=1)
+        store,
+        create=True,
+        nodes=2,
+        shards=2,
+        map_size=1 << 28,
+        max_epoch=len(IDS),
+        spark=session(options=SparkOptions(master="local[1]")),
     ) as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, g INT, v INT)")
         for name, sql in VIEWS.items():

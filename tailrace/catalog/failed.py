@@ -1,0 +1,138 @@
+"""Views that have failed: their documents, when they are tried again, and what a reader is told.
+
+    failed:<view>    the last epoch that the view shows, why the next one failed, and the attempts since
+    hold:<view>      keeps the log and the undo records since that epoch (`store/pins.py`), up to `HELD_OPERATIONS`
+
+A view whose job fails is left out of the epoch, and so are the views that read it. They keep the rows of their last
+good epoch; all other views move on. A later epoch tries a failed view again: by the net delta of the whole range
+since that epoch or, if the log is gone, by recomputing it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import structs
+
+from tailrace.errors import ViewFailed
+from tailrace.store.base import Cut, Store
+from tailrace.store.documents import Count, Document, Kind, Number
+from tailrace.store.pins import HOLDS, Hold
+
+HELD_OPERATIONS = 5_000_000  # logged operations that are kept for a failed view; beyond, it is recomputed
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # seconds between two attempts of a runner; doubled after each failure
+
+
+class FailedView(Document, frozen=True):
+    """A view that has failed.
+
+    epoch, cut, time      the last good epoch, which readers see, its cut and its time
+    failed_at, at         the epoch that failed, and when
+    reason                the error
+    operator, expression  the operator of the plan that failed, and its expression
+    key                   the key of one of the rows on which it fails
+    because               the failed view that this one reads; the error is then that view's
+    held                  whether log and undo records since `epoch` are kept
+    tries, tried          the failed attempts so far, and the cut of the last one
+    next_try              when a runner tries again, in seconds since 1970; 0: at once, even without new changes
+    states                the numbers of its states, its rows included, when it failed
+    """
+
+    epoch: Count
+    cut: Cut
+    failed_at: Count
+    at: float
+    reason: str
+    operator: str = ""
+    expression: str = ""
+    key: str = ""
+    because: str = ""
+    held: bool = True
+    tries: Count = 1
+    tried: Cut | None = None
+    next_try: float = 0.0
+    states: tuple[Number, ...] = ()
+    time: Count = 0
+
+    def fits(self, nodes: int) -> bool:
+        return all(len(cut.offsets) == nodes for cut in (self.cut, self.tried) if cut is not None)
+
+    @property
+    def message(self) -> str:
+        """The error as a sentence: what failed, on which row, and why."""
+        through = f"it reads view {self.because!r}, which has failed: " if self.because else ""
+        where = " ".join(filter(None, (self.operator, self.expression)))
+        row = f" on the row {self.key}" if self.key else ""
+        return through + (f"{where}{row}: {self.reason}" if where or row else self.reason)
+
+
+FAILED: Kind[FailedView] = Kind("failed:", FailedView)
+
+
+def read_failed(store: Store) -> dict[str, FailedView]:
+    """All failed views by name."""
+    return store.documents(FAILED)
+
+
+def failed_documents(name: str, failed: FailedView) -> dict[str, Any]:
+    """The documents that mark a view as failed and keep what it needs to catch up."""
+    hold = Hold(failed.epoch, failed.cut) if failed.held else None
+    return {FAILED.at(name): failed, HOLDS.at(name): hold}
+
+
+def recovered_documents(name: str) -> dict[str, Any]:
+    """The documents that remove the mark of a failed view."""
+    return {FAILED.at(name): None, HOLDS.at(name): None}
+
+
+def failed_again(old: FailedView, new: FailedView) -> FailedView:
+    """The state of a view after another failed attempt: the new error, the old epoch, and a longer pause."""
+    pause = min(FIRST_PAUSE * 2 ** min(old.tries, 20), LONGEST_PAUSE)
+    return structs.replace(
+        new,
+        epoch=old.epoch,
+        cut=old.cut,
+        time=old.time,
+        failed_at=old.failed_at,
+        held=old.held,
+        tries=old.tries + 1,
+        next_try=time.time() + pause,
+    )
+
+
+def within_limit(failed: FailedView, end: Cut) -> FailedView:
+    """Gives up the log of a view that is too far behind."""
+    is_too_far = end.operations - failed.cut.operations > HELD_OPERATIONS
+    return structs.replace(failed, held=False) if is_too_far and failed.held else failed
+
+
+def is_due(failed: FailedView, tables: frozenset[int], store: Store, newest: Cut, *, eager: bool) -> bool:
+    """Whether to try a view again now.
+
+    A failure can only go away if a table of the view has changed since the last attempt. A failure of unknown cause
+    (no row was found on which it fails) may also have been a lack of memory, so it is tried again without changes.
+    Without a log, any write may have changed a table of the view.
+    An `eager` caller, who asked for a refresh, does not wait for the pause between two attempts to end.
+    """
+    if failed.next_try == 0.0:
+        return True
+    if not eager and time.time() < failed.next_try:
+        return False
+    if not (failed.key or failed.because) and time.time() >= failed.next_try:
+        return True
+    tried = failed.tried or failed.cut
+    if not tried.is_before(newest):
+        return False
+    return not failed.held or bool(tables & store.touched(tried, newest, checked=False).keys())
+
+
+def ask_to_resume(store: Store, names: Mapping[str, FailedView]) -> None:
+    """Makes the next epoch try these views again."""
+    store.change_documents({FAILED.at(name): structs.replace(f, next_try=0.0) for name, f in names.items()})
+
+
+def view_failed(name: str, failed: FailedView) -> ViewFailed:
+    """The error for a reader who needs more than the last good epoch of a failed view."""
+    return ViewFailed(name=name, epoch=failed.failed_at, shown=failed.epoch, reason=failed.message)
