@@ -1,7 +1,7 @@
 """Tailrace keeps SQL views over key-value tables fresh: incrementally, on Spark, exactly once.
 
 >>> import tailrace as tr
->>> db = tr.open("shop")                                                     # doctest: +SKIP
+>>> db = tr.open("shop", create=True)                                        # doctest: +SKIP
 >>> db.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, cust BIGINT)")       # doctest: +SKIP
 """
 
@@ -15,7 +15,9 @@ from tailrace.errors import TailraceError
 from tailrace.version import VERSION
 
 if TYPE_CHECKING:
+    from tailrace.database.backup import Saved
     from tailrace.database.database import Database, check, open
+    from tailrace.database.restore import Restored, restore
     from tailrace.database.snapshot import Snapshot
     from tailrace.database.table import Table
     from tailrace.database.transaction import Transaction
@@ -34,6 +36,8 @@ __all__ = [
     "Database",
     "Epoch",
     "Report",
+    "Restored",
+    "Saved",
     "Snapshot",
     "SparkOptions",
     "Table",
@@ -45,6 +49,7 @@ __all__ = [
     "check",
     "errors",
     "open",
+    "restore",
 ]
 
 # `import tailrace` loads none of the rooms; each name loads its own when it is first used.
@@ -54,6 +59,8 @@ _HOMES = {
     "Database": "tailrace.database.database",
     "Epoch": "tailrace.epochs.model",
     "Report": "tailrace.verify.report",
+    "Restored": "tailrace.database.restore",
+    "Saved": "tailrace.database.backup",
     "Snapshot": "tailrace.database.snapshot",
     "SparkOptions": "tailrace.spark.spark_options",
     "Table": "tailrace.database.table",
@@ -62,6 +69,7 @@ _HOMES = {
     "Written": "tailrace.store.base",
     "check": "tailrace.database.database",
     "open": "tailrace.database.database",
+    "restore": "tailrace.database.restore",
 }
 
 

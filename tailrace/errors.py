@@ -21,6 +21,7 @@
     │   └── BadHistory            a history to check is invalid
     ├── StoreError                the store on disk
     │   ├── NotAStore             the directory is missing or holds something else
+    │   ├── OptionDiffers         the store exists, with another value of an option that was given
     │   ├── NewerFormat           the store was written by a newer Tailrace
     │   ├── OlderFormat           the store was written by an older Tailrace, in an incompatible format
     │   ├── StoreFull             the memory map or the disk is full
@@ -30,6 +31,7 @@
     │   ├── OffsetGap             log entries are missing
     │   ├── TableAltered          a table's columns were changed during a read or write of its rows
     │   ├── SnapshotGone          the requested epoch is no longer readable
+    │   ├── BadBackup             a backup or dump is damaged, or is no backup
     │   ├── NotCapable            this kind of store cannot do it
     │   ├── Ended                 a snapshot or a transaction was used after its end
     │   └── Closed                the database handle was closed
@@ -54,6 +56,7 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "BadBackup",
     "BadFile",
     "BadHistory",
     "BadKey",
@@ -83,6 +86,7 @@ __all__ = [
     "NullKey",
     "OffsetGap",
     "OlderFormat",
+    "OptionDiffers",
     "ReadOnly",
     "RowFailed",
     "SnapshotGone",
@@ -223,7 +227,14 @@ class StoreError(TailraceError):
 
 
 class NotAStore(StoreError):
-    template = "{path} is not a Tailrace store: {reason}. Check the path; `tailrace init` makes a new store"
+    template = (
+        "{path} is not a Tailrace store: {reason}. Check the path; `tailrace init` or tailrace.open(path, create=True)"
+        " makes a new store"
+    )
+
+
+class OptionDiffers(StoreError):
+    template = "the store at {path} has {option} = {found}, but {option} = {given} was asked for. {advice}"
 
 
 class NewerFormat(StoreError):
@@ -274,6 +285,10 @@ class TableAltered(StoreError):
 
 class SnapshotGone(StoreError):
     template = "epoch {epoch} of {name} is no longer readable; the oldest readable epoch is {oldest}. Read again"
+
+
+class BadBackup(StoreError):
+    template = "cannot restore {path}: {reason}. Nothing was created. Use another backup or dump"
 
 
 class NotCapable(StoreError):

@@ -28,6 +28,10 @@ processes run, and a process that is restarted after a kill does not meet the sa
 | build.published  | a view is published; leftovers of its build are not yet removed                   |
 | catalog.change   | before a change of the catalog is written                                         |
 | catalog.changed  | a change of the catalog is written, its follow-up work is not done                |
+| backup.copied    | a backup has copied one more part of the store; n - 1 others are copied           |
+| backup.packed    | a backup is complete, but still has its temporary name                            |
+| restore.copied   | a restore has copied one more file of a backup                                    |
+| restore.done     | a restored store is complete, but still has its temporary name                    |
 | write.commit     | in a writer: rows and log entries are written but not committed                   |
 | write.committed  | in a writer: rows and log entries are committed, the caller does not know yet     |
 """

@@ -19,7 +19,7 @@ COLUMNS = "id BIGINT PRIMARY KEY, grp BIGINT, amount BIGINT, other BIGINT"
 @contextlib.contextmanager
 def temporary_store(tables: Sequence[str] = ("ops",)) -> Iterator[tr.Database]:
     """A durable store with these tables, in a temporary directory that is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as path, tr.open(f"{path}/store") as db:
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as path, tr.open(f"{path}/store", create=True) as db:
         for name in tables:
             db.sql(f"CREATE TABLE {name} ({COLUMNS})")
         yield db

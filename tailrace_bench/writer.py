@@ -23,7 +23,7 @@ PREPARED_BATCHES = 50  # prepared before the start, written in turn
 def main(path: str, seconds: float, rate: float, batch: int, keys: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     batches = [workloads.random_rows(rng, rng.choice(keys, batch, replace=False)) for _ in range(PREPARED_BATCHES)]
-    with tr.open(path, create=False) as db:
+    with tr.open(path) as db:
         table, number = db.table("ops"), 0
         print("ready", flush=True)
         sys.stdin.readline()

@@ -101,7 +101,7 @@ class Player:
 
     def __init__(self, spark: SparkSession, path: Path, scenario: Scenario) -> None:
         self._scenario, self.outcome = scenario, Outcome()
-        self._db = tr.open(path, spark=spark, map_size=1 << 28, durable=False)
+        self._db = tr.open(path, create=True, spark=spark, map_size=1 << 28, durable=False)
         for name, value in UNCOMPILED.items():
             self._db.spark.conf.set(name, value)
         for table in scenario.tables:

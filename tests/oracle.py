@@ -80,7 +80,7 @@ def random_step(rng: random.Random, model: Model, name: str, keys: int) -> None:
 @contextmanager
 def wide_store(path: Path, spark: Any, names: str) -> Iterator[tr.Database]:
     """A store with an empty table for each letter of `names`. Table `c` has a key of two columns."""
-    with tr.open(path, spark=spark, map_size=1 << 30, durable=False) as db:
+    with tr.open(path, create=True, spark=spark, map_size=1 << 30, durable=False) as db:
         for name in names:
             key = ("id INT, tag STRING", "id, tag") if name == "c" else ("id INT", "id")
             db.sql(f"CREATE TABLE {name} ({key[0]}, {WIDE}, PRIMARY KEY ({key[1]}))")

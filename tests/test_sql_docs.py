@@ -121,7 +121,7 @@ LEFT_OUT = {"any_value", "first", "first_value", "last", "last_value", "measure"
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    database = tr.open(tmp_path / "store", spark=spark, map_size=1 << 30)
+    database = tr.open(tmp_path / "store", create=True, spark=spark, map_size=1 << 30)
     (declared,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
     database.sql(declared)
     yield database

@@ -22,6 +22,8 @@ NAMES = [
     "Database",
     "Epoch",
     "Report",
+    "Restored",
+    "Saved",
     "Snapshot",
     "SparkOptions",
     "Table",
@@ -33,6 +35,7 @@ NAMES = [
     "check",
     "errors",
     "open",
+    "restore",
 ]
 
 
@@ -90,7 +93,7 @@ def run(code: str) -> str:
 def test_tables_and_views_are_read_and_written_without_spark(tmp_path: Path) -> None:
     code = f"""
 import sys, tailrace as tr
-with tr.open({str(tmp_path / "s")!r}) as db:
+with tr.open({str(tmp_path / "s")!r}, create=True) as db:
     db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
     db.table("a").put_many([{{"id": 1, "v": 2}}])
     assert db.table("a").get(1) == {{"id": 1, "v": 2}}

@@ -30,7 +30,9 @@ DIMENSION = 8
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[tr.Database]:
-    with tr.open(tmp_path_factory.mktemp("tpcds") / "store", spark=spark, durable=False, map_size=1 << 30) as database:
+    with tr.open(
+        tmp_path_factory.mktemp("tpcds") / "store", create=True, spark=spark, durable=False, map_size=1 << 30
+    ) as database:
         for statement in (FOLDER / "schema.sql").read_text().split(";"):
             if statement.strip():
                 database.sql(statement)

@@ -54,7 +54,7 @@ class Compared:
 def tpch(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Compared]:
     place = tmp_path_factory.mktemp("tpch")
     files = generate(SCALE, place / "data")
-    with tr.open(place / "store", durable=False, spark=spark) as db:
+    with tr.open(place / "store", create=True, durable=False, spark=spark) as db:
         load(db, files)
         yield Compared(db, files, place)
 

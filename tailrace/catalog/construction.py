@@ -22,6 +22,7 @@ from msgspec import structs
 from tailrace import events
 from tailrace.catalog.definition import ViewDocument
 from tailrace.store.base import Store
+from tailrace.store.commits import read_committed
 from tailrace.store.documents import Count, Document, Kind, Number
 from tailrace.store.leases import DURATION, LEASES, Lease
 from tailrace.store.parts import EVERYTHING, Bounds
@@ -143,12 +144,13 @@ def give_up(store: Store, name: str, reason: str) -> None:
     if document is None:
         return
     states = [*(view.state for view in document.views), *document.states.values()]
+    epoch = read_committed(store).epoch  # a backup that pins this epoch may still copy the states
     store.change_documents(
         {
             BUILDS.at(name): structs.replace(document, failed=reason, owner=None, states={}),
             LOADED.at(name): None,
             **lease_document(name, None),
-            DROPPING.name: [*(store.document(DROPPING) or ()), *((state, 0) for state in states)],
+            DROPPING.name: [*(store.document(DROPPING) or ()), *((state, epoch) for state in states)],
         }
     )
     events.view_failed(store.path, name, reason)

@@ -9,6 +9,7 @@ import typer
 
 from tailrace.cli import (
     audit_verbs,
+    backup_verbs,
     demo_verbs,
     doctor_verb,
     history_verbs,
@@ -43,6 +44,7 @@ _PANELS: dict[str, tuple[Callable[..., Any], ...]] = {
         history_verbs.record,
         history_verbs.check,
     ),
+    "Backups": (backup_verbs.backup, backup_verbs.dump, backup_verbs.restore),
     "Demo and benchmarks": (demo_verbs.demo, demo_verbs.bench),
 }
 _WITHOUT_ARGUMENTS = (demo_verbs.demo, demo_verbs.bench, doctor_verb.doctor)
@@ -54,6 +56,7 @@ _WITH_SPARK = (
     view_verbs.verify,
     audit_verbs.audit,
     history_verbs.check,
+    backup_verbs.restore,
     demo_verbs.demo,
 )
 for _panel, _verbs in _PANELS.items():

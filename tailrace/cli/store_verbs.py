@@ -42,7 +42,7 @@ def init(
     """
     if (directory / "store.json").exists():
         raise StoreError(message=f"{directory} is already a Tailrace store", path=str(directory))
-    with tailrace.open(directory, nodes=nodes, shards=shards, durable=not relaxed) as db:
+    with tailrace.open(directory, create=True, nodes=nodes, shards=shards, durable=not relaxed) as db:
         if as_json:
             terminal.print_json(
                 {"path": db.path, "nodes": nodes, "shards": shards or 2 * nodes, "durable": not relaxed}

@@ -66,7 +66,7 @@ def print_error(error: Exception, *, as_json: bool) -> None:
 
 def open_store(directory: Path, max_lag: int | None = None) -> Database:
     """Opens an existing store. Only `init` creates one."""
-    return tailrace.open(directory, create=False, max_lag=max_lag, spark=spark_options())
+    return tailrace.open(directory, max_lag=max_lag, spark=spark_options())
 
 
 def usage_error(message: str) -> typer.BadParameter:

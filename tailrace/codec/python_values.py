@@ -127,7 +127,7 @@ def _to_decimal(value: Any, kind: pa.DataType) -> decimal.Decimal:
     with decimal.localcontext(prec=60) as context:
         context.traps[decimal.Inexact] = True
         number = number.quantize(decimal.Decimal(1).scaleb(-kind.scale))
-    _require(number, number.is_finite() and abs(number) < decimal.Decimal(10) ** (kind.precision - kind.scale))
+    _require(number, number.is_finite() and number.copy_abs() < decimal.Decimal(10) ** (kind.precision - kind.scale))
     return number
 
 

@@ -50,6 +50,7 @@ from tailrace.verify.report import Report
 if TYPE_CHECKING:  # modules that need Spark or sqlglot are imported where they are used
     from pyspark.sql import SparkSession
 
+    from tailrace.database.backup import Saved
     from tailrace.database.ddl import StatementRunner
     from tailrace.database.outcome import Outcome
     from tailrace.database.view_builder import Builder
@@ -61,33 +62,34 @@ if TYPE_CHECKING:  # modules that need Spark or sqlglot are imported where they 
 def open(
     path: str | os.PathLike[str],
     *,
-    create: bool = True,
-    nodes: int = 2,
+    create: bool = False,
+    nodes: int | None = None,
     shards: int | None = None,
-    durable: bool = True,
+    durable: bool | None = None,
     map_size: int | None = None,
     max_epoch: int = LARGEST,
     max_lag: int | None = None,
     spark: SparkSession | SparkOptions | None = None,
 ) -> Database:
-    """Open the store in a directory. Creates it if it does not exist, unless `create` is false.
+    """Open the store in a directory. With `create`, first creates it if the directory is missing or empty.
 
-    nodes, shards   the number of partitions of tables and of views; fixed when the store is created
-    durable         every write is on disk when it returns; if False, a crash of the operating system may lose writes
+    nodes, shards   the number of partitions of tables (2) and of views (2 x nodes); fixed when the store is created
+    durable         every write is on disk when it returns (the default); if False, a crash of the operating system may
+                    lose writes; fixed when the store is created
     map_size        maximum size in bytes of each LMDB environment; can be raised while no process has the store open
     max_epoch       maximum number of operations of one epoch
     max_lag         operations that views may be behind before writers are throttled; stored, initially 1,000,000
     spark           the Spark session to use; by default the active one, or a local one started when needed, with
                     these `SparkOptions` or those of the environment
+
+    Raises `OptionDiffers` if the store exists and has other nodes, shards or durability, or a larger map_size.
     """
     directory = Path(StoreRef.of(path).location)
+    requested = settings.Requested(nodes, shards, durable, map_size)
     if create and settings.can_create(directory):
-        size = map_size or settings.MAP_SIZE
-        settings.create(
-            directory, settings.Settings(nodes=nodes, shards=shards or 2 * nodes, map_size=size, durable=durable)
-        )
-    elif map_size is not None:
-        settings.enlarge(directory, map_size)
+        settings.create(directory, requested.for_new_store())
+    else:
+        settings.require(directory, requested)
     store = LmdbStore(directory)
     if max_lag is not None:
         set_max_lag(store, max_lag)
@@ -417,6 +419,27 @@ class Database:
             )
         with translated(lambda: self.spark):
             return auditor.audit(views, selection, on_step).after(report)
+
+    def backup(self, directory: str | os.PathLike[str], progress: OnStep | None = None) -> Saved:
+        """Back up the store into a new directory while writers and epochs run. `tailrace.restore` reads it.
+
+        The backup has all tables at one cut and all views at one epoch. The directory appears when it is complete.
+        """
+        self._check()
+        self._store.require(Capability.BACKUP)
+        from tailrace.database.backup import back_up
+
+        return back_up(self._store, Path(os.path.abspath(directory)), progress or ignore_step)
+
+    def dump(self, directory: str | os.PathLike[str], progress: OnStep | None = None) -> Saved:
+        """Write all definitions as SQL and the rows of all tables as Parquet files into a new directory, at one cut.
+
+        `tailrace.restore` makes a store of it, also with other numbers of nodes and shards.
+        """
+        self._check()
+        from tailrace.database.dump import dump
+
+        return dump(self._store, self._catalog, Path(os.path.abspath(directory)), progress or ignore_step)
 
     def status(self, *, sizes: bool = False) -> Status:
         """Tables, views, the committed epoch, and how far behind the views are.

@@ -82,7 +82,7 @@ class Repairer:
         intent, done = self._store.document(INTENT), read_committed(self._store).epoch
         last = done if intent is None else max(intent.epoch, done)
         self._lock.fence(burnt=last)
-        lost = {state for epoch in range(last, done, -1) for _, state in self._repairs.roll_back(epoch)}
+        lost = {state for _, state in self._repairs.roll_back(done)} if last > done else set()
         self._store.change_documents({INTENT.name: None}, term=self._lock.term)
         return lost
 

@@ -24,7 +24,7 @@ def read(store: str, files: dict[str, Path], times: Queue[list[float]], ready: B
     customers = pq.read_metadata(files["customer"]).num_rows
     parts = pq.read_metadata(files["part"]).num_rows
     latencies: list[float] = []
-    with tailrace.open(store, create=False) as db:
+    with tailrace.open(store) as db:
         spend, prices = db.view("customer_spend"), db.view("part_prices")
         ready.wait(PATIENCE)
         while not stop.is_set():

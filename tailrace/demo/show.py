@@ -34,7 +34,7 @@ def run(*, scale: float, seconds: float, rate: int, directory: Path | None, spar
         show = Show(terminal.console())
         show.say("[bold]Tailrace[/bold] keeps SQL views fresh while the rows under them change.")
         files = show.generate(scale, root / "data")
-        with tailrace.open(root / "store", spark=spark) as db:
+        with tailrace.open(root / "store", create=True, spark=spark) as db:
             show.load(db, files)
             show.build(db)
             measured = show.stream(db, files, seconds, rate)

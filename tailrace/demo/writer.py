@@ -37,7 +37,7 @@ def write(
 ) -> None:
     """Writes about `rate` operations a second until `stop` is set. `notes` gets a note of each write, then None."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with tailrace.open(store, create=False) as db:
+    with tailrace.open(store) as db:
         changes = Changes(db, files)
         ready.wait(PATIENCE)
         due = time.monotonic()

@@ -44,7 +44,7 @@ def check_storage(path: Path) -> Iterator[Finding]:
     yield _check_space(path)
     yield _check_access(path)
     try:
-        with tailrace.open(path, create=False) as db:
+        with tailrace.open(path) as db:
             store = inside(db).store
             yield Finding("ok", "store", f"{path}: {count(store.nodes, 'node')}, {count(store.shards, 'shard')}")
             yield _check_map_size(db)

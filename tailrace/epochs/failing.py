@@ -147,7 +147,7 @@ class FailingViews:
         live = maintained.without({*before, *intent.failed} - self.recovered(intent)).live_states
         states = self.states_of(maintained, intent.failed) - live
         for index in range(self.store.shards):
-            self.store.shard(index).roll_back(intent.epoch, sorted(states))
+            self.store.shard(index).roll_back(intent.epoch - 1, sorted(states))
             faults.point("view.undone")
 
     @staticmethod

@@ -18,6 +18,7 @@ import pyarrow as pa
 from tailrace.codec.layouts import Layout
 from tailrace.codec.schema import TableDef
 from tailrace.errors import NotCapable
+from tailrace.store.backups import Backups
 from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.inspection import Inspection, Repairs, Sizes
 from tailrace.store.key_limit import KeyLimit
@@ -193,10 +194,10 @@ class Shard(ABC):
 
     @abstractmethod
     def roll_back(self, epoch: int, states: Sequence[int] | None = None) -> list[int]:
-        """Takes back what an uncommitted epoch wrote to these states (None: to all), in one transaction.
+        """Takes these states (None: all) back to an epoch, in one transaction.
 
-        The caller has fenced off the tasks of that epoch. Returns the states whose undo record is damaged: they keep
-        the values of the epoch.
+        The caller has fenced off the tasks of later epochs. Returns the states whose undo records are damaged or gone:
+        they keep their newest values.
         """
 
     @abstractmethod
@@ -214,6 +215,7 @@ class Capability(Enum):
     TRANSACTIONS = "transactions over several rows or tables"
     INSPECTION = "audits of its own structures"
     REPAIR = "repairs of its own structures"
+    BACKUP = "backups"
 
 
 class Store(ABC):
@@ -240,6 +242,10 @@ class Store(ABC):
     def repairs(self) -> Repairs:
         """Repairs of the store's structures. Needs `Capability.REPAIR`."""
         raise NotCapable(store=self.ref.url, capability=Capability.REPAIR.value)
+
+    def backups(self) -> Backups:
+        """Copies of the store while it is used. Needs `Capability.BACKUP`."""
+        raise NotCapable(store=self.ref.url, capability=Capability.BACKUP.value)
 
     def sizes(self, tables: Sequence[TableDef]) -> Sizes:
         """How large these tables, all states and the store are. Needs `Capability.INSPECTION`."""

@@ -80,7 +80,8 @@ def decode(where: str, data: bytes, expected_type: Any, nodes: int | None = None
 
 def _as_clause(sentence: str) -> str:
     """A msgspec error message in a form that can follow "is damaged: "."""
-    return sentence[:1].lower() + sentence[1:].replace("`", "'")
+    clause = sentence[:1].lower() + sentence[1:].replace("`", "'")
+    return f"{clause} (if a newer Tailrace wrote it, upgrade first)" if "unknown field" in clause else clause
 
 
 Changes = Mapping[str, Any]

@@ -124,10 +124,10 @@ class Repairs(ABC):
 
     @abstractmethod
     def roll_back(self, epoch: int) -> list[tuple[int, int]]:
-        """Rolls back an uncommitted epoch in all shards, by its undo records.
+        """Takes all shards back to an epoch, by the undo records of later ones.
 
-        Readers see no change, because they already read through the undo records. Returns (shard, state) of each
-        damaged undo record: those states keep the epoch's values and must be recomputed.
+        Readers of that epoch see no change, because they already read through the undo records. Returns (shard, state)
+        of each state whose undo records are damaged or gone: it keeps its newest values and must be recomputed.
         """
 
     @abstractmethod

@@ -68,7 +68,7 @@ def following(store: Store) -> Iterator[Follower]:
     try:
         pin = _pin(store, PINS.at(key))
         with renewing(store, PINS, key):
-            yield Follower(store, PINS.at(key), pin)
+            yield Follower(store, key, pin)
     finally:
         store.change_documents({PINS.at(key): None})
 
@@ -76,12 +76,17 @@ def following(store: Store) -> Iterator[Follower]:
 class Follower:
     """A movable pin: its epoch and all later ones stay readable."""
 
-    def __init__(self, store: Store, name: str, pin: Pin) -> None:
-        self._store, self._name, self.pin = store, name, pin
+    def __init__(self, store: Store, key: str, pin: Pin) -> None:
+        self._store, self._key, self.pin = store, key, pin
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the pin still counts. Another process removes it if this one was suspended until it expired."""
+        return self._store.document(PINS, self._key) is not None
 
     def move(self, pin: Pin) -> None:
         """Moves the pin to a later committed epoch. Earlier epochs may become unreadable."""
-        self._store.change_documents({self._name: _document(pin)})
+        self._store.change_documents({PINS.at(self._key): _document(pin)})
         self.pin = pin
 
 

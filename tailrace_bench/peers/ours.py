@@ -23,7 +23,10 @@ WARMUP_OPERATIONS = 50_000  # applied to each view before its first measured run
 @contextlib.contextmanager
 def open_database(task: Task, view: View) -> Iterator[tr.Database]:
     """A durable store with the task's initial rows and an up-to-date view `v`."""
-    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as path, tr.open(f"{path}/store", max_lag=10**8) as db:
+    with (
+        tempfile.TemporaryDirectory(prefix="tailrace-bench-") as path,
+        tr.open(f"{path}/store", create=True, max_lag=10**8) as db,
+    ):
         db.sql("CREATE TABLE ops (id BIGINT PRIMARY KEY, grp BIGINT, amount BIGINT, other BIGINT)")
         db.sql("CREATE TABLE side (id BIGINT PRIMARY KEY, grp BIGINT, price BIGINT)")
         _load(db, "side", task.table("side"))

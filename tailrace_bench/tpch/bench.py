@@ -128,7 +128,7 @@ def _loaded(scale: float) -> Iterator[tuple[tr.Database, dict[str, Path], Path, 
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-", ignore_cleanup_errors=True) as scratch:
         directory = Path(scratch)
         files = generate(scale, directory / "data")
-        with tr.open(directory / "store") as db:
+        with tr.open(directory / "store", create=True) as db:
             loaded = time_call(lambda: load(db, files))
             db.refresh()
             yield db, files, directory, loaded

@@ -83,7 +83,7 @@ def test_a_failing_benchmark_is_reported_and_the_others_continue(
 
 
 def test_figures_of_a_wrong_view_do_not_count(tmp_path: Path, spark: Any) -> None:
-    with tr.open(tmp_path / "store") as db:
+    with tr.open(tmp_path / "store", create=True) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, amount BIGINT)")
         harness.create_view(db, "v", "SELECT id, amount FROM t")
         db.table("t").put({"id": 1, "amount": 2})

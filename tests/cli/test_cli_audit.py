@@ -12,7 +12,7 @@ from tailrace.database.inside import inside
 
 def break_rows(shop: Tailrace) -> None:
     """Delete the view's rows from every shard, behind the store's back."""
-    with tr.open(shop.path, create=False) as db:
+    with tr.open(shop.path) as db:
         state = inside(db).catalog.view("spend").state
         for index in range(inside(db).store.shards):
             environment = inside(db).store.shard(index).environment

@@ -40,7 +40,7 @@ main()
 
 
 def test_a_build_interrupted_by_sigint_is_shown_and_continued(shop: Tailrace, spark: SparkSession) -> None:
-    with tr.open(shop.path, create=False) as db:
+    with tr.open(shop.path) as db:
         db.table("orders").put_many([{"id": i, "cust": i % 9, "price": i} for i in range(20_000)])
     command = [sys.executable, "-c", BUILD, str(shop.path), SPEND]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

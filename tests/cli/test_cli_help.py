@@ -16,7 +16,19 @@ DESIGNED = {"init", "sql", "load", "put", "delete", "get", "scan", "refresh", "r
 
 
 def test_all_designed_verbs_exist() -> None:
-    assert set(VERBS) == DESIGNED | {"resume", "verify", "audit", "record", "check", "doctor", "demo", "bench"}
+    assert set(VERBS) == DESIGNED | {
+        "resume",
+        "verify",
+        "audit",
+        "record",
+        "check",
+        "backup",
+        "dump",
+        "restore",
+        "doctor",
+        "demo",
+        "bench",
+    }
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -112,7 +112,7 @@ def test_every_event_is_documented(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_program_can_attach_handlers(
     tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with tr.open(tmp_path / "s", spark=spark) as db:
+    with tr.open(tmp_path / "s", create=True, spark=spark) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY); CREATE MATERIALIZED VIEW v AS SELECT id FROM a")
         db.table("a").put({"id": 1})
         db.refresh()

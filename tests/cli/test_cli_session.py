@@ -118,7 +118,7 @@ def test_an_error_of_a_process_is_one_line(tmp_path: Path) -> None:
     with tailrace("get", tmp_path / "no", "orders", 1) as process:
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, "")
-    assert err.startswith(f"error: {tmp_path / 'no'} is not a Tailrace store: no such directory. ")
+    assert err.startswith(f"error: no store at {tmp_path / 'no'}. ")
     assert err.count("\n") == 1
 
 

@@ -136,7 +136,7 @@ def test_a_snapshot_reads_tables_at_its_own_cut(shop: Tailrace, spark: SparkSess
 
 
 def test_statements_run_one_by_one_in_python(tmp_path: Path) -> None:
-    with tr.open(tmp_path / "s") as db:
+    with tr.open(tmp_path / "s", create=True) as db:
         outcomes = db.statements("CREATE TABLE a (id INT PRIMARY KEY);\n CREATE TABLE a (id INT PRIMARY KEY)")
         assert db.tables() == []
         first = next(outcomes)

@@ -77,7 +77,7 @@ VALID = {
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
-    with tr.open(tmp_path_factory.mktemp("crafted") / "store", map_size=1 << 28, durable=False) as db:
+    with tr.open(tmp_path_factory.mktemp("crafted") / "store", create=True, map_size=1 << 28, durable=False) as db:
         db.sql(f"CREATE TABLE t ({COLUMNS})")
         yield db.table("t")
 

@@ -24,7 +24,7 @@ def test_a_small_demo_verifies_every_view(spark: SparkSession, tmp_path: Path, m
     assert result.exit_code == 0, result.output
     assert f"{len(EXAMPLES)} of {len(EXAMPLES)}" in result.stdout
     assert result.stderr == ""
-    with tr.open(place / "store", create=False) as db:
+    with tr.open(place / "store") as db:
         assert len(db.views()) == len(EXAMPLES)
         assert db.status().lag_operations == 0
     again = CliRunner().invoke(app, command)

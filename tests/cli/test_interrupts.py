@@ -33,7 +33,7 @@ FOREVER = "SELECT count(*) FROM orders, range(100000000000000) WHERE hash(orders
 
 
 def put(shop: Tailrace, *ids: int) -> None:
-    with tr.open(shop.path, create=False) as db:
+    with tr.open(shop.path) as db:
         db.table("orders").put_many([{"id": i, "cust": i % 9, "price": i} for i in ids])
 
 

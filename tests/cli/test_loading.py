@@ -39,7 +39,7 @@ NULLS = dict.fromkeys(ROW)
 
 @pytest.fixture
 def table(tmp_path: Path) -> Iterator[tr.Table]:
-    with tr.open(tmp_path / "store") as db:
+    with tr.open(tmp_path / "store", create=True) as db:
         db.sql(DDL)
         yield db.table("t")
 
@@ -202,7 +202,7 @@ NESTED_ROWS: list[dict[str, object]] = [
 
 @pytest.fixture
 def nested(tmp_path: Path) -> Iterator[tr.Table]:
-    with tr.open(tmp_path / "nested") as db:
+    with tr.open(tmp_path / "nested", create=True) as db:
         db.sql(NESTED)
         yield db.table("n")
 

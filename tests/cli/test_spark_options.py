@@ -70,7 +70,7 @@ def test_options_come_before_the_environment(monkeypatch: pytest.MonkeyPatch) ->
 SHOW = """
 import json, sys, tailrace as tr
 options = tr.SparkOptions(master="local[1]", conf={"spark.driver.extraJavaOptions": "-Dours=1", "spark.a": "b c"})
-with tr.open(sys.argv[1], spark=options) as db:
+with tr.open(sys.argv[1], create=True, spark=options) as db:
     conf = db.spark.sparkContext.getConf()
     names = ("spark.master", "spark.driver.memory", "spark.a", "spark.driver.extraJavaOptions", "spark.c")
     print(json.dumps({name: conf.get(name) for name in names}))

@@ -119,7 +119,7 @@ class Writer:
 def main(path: str, mine: str, writers: str) -> None:
     stop = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
-    with tr.open(Path(path), create=False) as db:
+    with tr.open(Path(path)) as db:
         writer = Writer(db, int(mine), int(writers))
         while not stop.is_set():
             writer.step()

@@ -19,7 +19,7 @@ from tailrace.store.lmdb.file_locks import held
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, max_lag=10, map_size=1 << 28) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, max_lag=10, map_size=1 << 28) as database:
         database.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
         yield database
 
@@ -42,7 +42,7 @@ def test_max_lag_is_stored_and_seen_by_all_handles(tmp_path: Path, db: tr.Databa
         assert other.status().max_lag == 10
         with tr.open(tmp_path / "s", max_lag=500):
             assert (other.status().max_lag, db.status().max_lag) == (500, 500)
-    with tr.open(tmp_path / "other", map_size=1 << 26) as fresh:
+    with tr.open(tmp_path / "other", create=True, map_size=1 << 26) as fresh:
         assert fresh.status().max_lag == MAX_LAG
     with pytest.raises(DataError):
         tr.open(tmp_path / "s", max_lag=0)

@@ -157,7 +157,7 @@ def run(
     path: Path, spark: Any, told: Told, seconds: float, *, writers: int, customers: int, max_lag: int
 ) -> list[Sample]:
     """Run writers, the runner and readers for `seconds`, then check everything. Returns samples taken meanwhile."""
-    with tr.open(path, spark=spark, map_size=1 << 32, max_lag=max_lag) as db, ExitStack() as stack:
+    with tr.open(path, create=True, spark=spark, map_size=1 << 32, max_lag=max_lag) as db, ExitStack() as stack:
         total = bank.open_bank(db, customers)
         db.refresh()
         assert set(bank.sums(db).values()) == {total}

@@ -97,7 +97,9 @@ DOCUMENTS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tr.Database]:
-    with tr.open(tmp_path_factory.mktemp("documents") / "store", map_size=1 << 26, durable=False) as database:
+    with tr.open(
+        tmp_path_factory.mktemp("documents") / "store", create=True, map_size=1 << 26, durable=False
+    ) as database:
         inside(database).store.change_documents(DOCUMENTS)
         yield database
 
@@ -244,14 +246,14 @@ def test_malformed_settings(tmp_path_factory: pytest.TempPathFactory, text: byte
     (path / "store.json").write_bytes(text)
 
     def read() -> None:
-        tr.open(path, create=False).close()
+        tr.open(path).close()
 
     error = survives(read)
     assert error is None or isinstance(error, NotAStore | NewerFormat | OlderFormat), error
 
 
 def test_a_malformed_lock_file_has_an_unknown_holder(tmp_path: Path) -> None:
-    with tr.open(tmp_path / "store", map_size=1 << 26) as db:
+    with tr.open(tmp_path / "store", create=True, map_size=1 << 26) as db:
         from tailrace.store.lmdb import file_locks
 
         for text in (b"", b"[]", b"\xff", b'{"pid": 1}', b"[" * 4000, b'{"pid": {}, "command": 1, "since": 2}'):

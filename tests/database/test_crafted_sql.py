@@ -35,7 +35,9 @@ def quoted(name: str) -> str:
 @pytest.fixture
 def db(tmp_path: Path, spark: SparkSession) -> Iterator[tr.Database]:
     (tmp_path / "a" / "b").mkdir(parents=True)
-    with tr.open(tmp_path / "a" / "b" / "store", nodes=1, durable=False, map_size=1 << 28, spark=spark) as database:
+    with tr.open(
+        tmp_path / "a" / "b" / "store", create=True, nodes=1, durable=False, map_size=1 << 28, spark=spark
+    ) as database:
         database.sql("CREATE TABLE keep (id BIGINT PRIMARY KEY, s STRING)")
         yield database
 
@@ -78,7 +80,7 @@ def test_hostile_names_are_only_names(db: tr.Database, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a\0b", "", " ", "x" * 129, "😀" * 125, "İ" * 128 + "x", "\ud800"])
 def test_invalid_names_are_refused(tmp_path: Path, name: str) -> None:
-    with tr.open(tmp_path / "store", map_size=1 << 26) as db:
+    with tr.open(tmp_path / "store", create=True, map_size=1 << 26) as db:
         with pytest.raises(SqlError):
             db.sql(f"CREATE TABLE {quoted(name)} (id BIGINT PRIMARY KEY)")
         with pytest.raises(SqlError):
@@ -90,7 +92,7 @@ def test_invalid_names_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_the_longest_names_allowed(tmp_path: Path) -> None:
-    with tr.open(tmp_path / "store", map_size=1 << 26) as db:
+    with tr.open(tmp_path / "store", create=True, map_size=1 << 26) as db:
         for name in ("x" * 128, "😀" * 120, "é" * 128):
             db.sql(f"CREATE TABLE `{name}` (id BIGINT PRIMARY KEY)")
             db.table(name).put({"id": 1})
@@ -155,7 +157,7 @@ def test_deep_nesting_works_or_raises_an_sql_error(db: tr.Database, kind: str) -
 
 
 def test_keys_longer_than_lmdb_allows(tmp_path: Path) -> None:
-    with tr.open(tmp_path / "store", map_size=1 << 28) as db:
+    with tr.open(tmp_path / "store", create=True, map_size=1 << 28) as db:
         db.sql("CREATE TABLE t (a STRING, b BINARY, n INT, PRIMARY KEY (a, b))")
         keys = [("x" * 10_000, b"\0" * 5000), ("x" * 10_000, b"\0" * 5001), ("x" * 10_001, b""), ("x" * 480, b"")]
         db.table("t").put_many([{"a": a, "b": b, "n": n} for n, (a, b) in enumerate(keys)])
@@ -163,7 +165,7 @@ def test_keys_longer_than_lmdb_allows(tmp_path: Path) -> None:
 
 
 def test_a_row_of_a_hundred_megabytes(tmp_path: Path) -> None:
-    with tr.open(tmp_path / "store", map_size=1 << 30) as db:
+    with tr.open(tmp_path / "store", create=True, map_size=1 << 30) as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, s STRING, raw BINARY)")
         written = db.table("t").put({"id": 1, "s": "é" * 25_000_000, "raw": b"\1" * 50_000_000})
         assert written.operations == 1
@@ -175,7 +177,7 @@ def test_a_row_of_a_hundred_megabytes(tmp_path: Path) -> None:
     "name", ["$(touch x).csv", "-rf.csv", "a b'c\".csv", "é😀.csv", "x\ny.csv", "%s{0}.csv", "..csv"]
 )
 def test_files_with_hostile_names_are_loaded(tmp_path: Path, name: str) -> None:
-    with tr.open(tmp_path / "store", map_size=1 << 26) as db:
+    with tr.open(tmp_path / "store", create=True, map_size=1 << 26) as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
         (tmp_path / name).write_text("id\n1\n")
         assert load(db.table("t"), [tmp_path / name]) == 1

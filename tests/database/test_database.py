@@ -20,7 +20,7 @@ from tailrace.store.commits import COMMITTED, read_committed
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30) as database:
         database.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, cust BIGINT, price DECIMAL(12,2), day DATE)")
         database.table("orders").put_many(
             [{"id": i, "cust": i % 3, "price": Decimal(i) / 4, "day": f"2026-01-0{i + 1}"} for i in range(6)]
@@ -215,7 +215,7 @@ def test_verify_finds_a_missing_row(db: tr.Database) -> None:
 
 
 def test_a_store_can_be_opened_twice_and_a_closed_handle_refuses(tmp_path: Path, spark: Any) -> None:
-    first = tr.open(tmp_path / "x", spark=spark, map_size=1 << 28)
+    first = tr.open(tmp_path / "x", create=True, spark=spark, map_size=1 << 28)
     second = tr.open(tmp_path / "x", spark=spark)
     first.sql("CREATE TABLE t (id INT PRIMARY KEY)")
     second.table("t").put({"id": 1})
@@ -226,4 +226,4 @@ def test_a_store_can_be_opened_twice_and_a_closed_handle_refuses(tmp_path: Path,
     assert second.table("t").get(1) == {"id": 1}
     second.close()
     with pytest.raises(NotAStore):
-        tr.open(tmp_path / "absent", create=False)
+        tr.open(tmp_path / "absent")

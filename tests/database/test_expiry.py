@@ -36,7 +36,7 @@ class Clock:
 def opened(
     path: Path, spark: Any = None, kind: str = "TIMESTAMP", nodes: int = 2
 ) -> Iterator[tuple[tr.Database, Clock]]:
-    with tr.open(path, spark=spark, durable=False, nodes=nodes) as db:
+    with tr.open(path, create=True, spark=spark, durable=False, nodes=nodes) as db:
         clock = Clock()
         inside(db).epochs.clock = clock
         if "logs" not in db.tables():
@@ -173,5 +173,5 @@ def test_dropping_the_table_drops_its_retention(tmp_path: Path) -> None:
     ],
 )
 def test_refusals(tmp_path: Path, options: str, error: type[Exception], words: str) -> None:
-    with tr.open(tmp_path / "s", durable=False) as db, pytest.raises(error, match=words):
+    with tr.open(tmp_path / "s", create=True, durable=False) as db, pytest.raises(error, match=words):
         db.sql(f"CREATE TABLE t (id INT PRIMARY KEY, at TIMESTAMP) WITH ({options})")

@@ -26,7 +26,7 @@ VIEWS = {
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30) as database:
         for name in "ab":
             database.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY, g INT, v INT)")
         for name, sql in VIEWS.items():
@@ -134,7 +134,7 @@ def test_an_ended_snapshot_refuses_reads(db: tr.Database) -> None:
 
 
 def test_a_snapshot_ends_with_its_store(tmp_path: Path, spark: Any) -> None:
-    first = tr.open(tmp_path / "x", spark=spark, map_size=1 << 28)
+    first = tr.open(tmp_path / "x", create=True, spark=spark, map_size=1 << 28)
     second = tr.open(tmp_path / "x", spark=spark)
     with first.snapshot() as snapshot:
         assert len(second.status().pins) == 1
@@ -207,7 +207,7 @@ def test_log_and_undo_records_are_removed_after_a_snapshot_ends(db: tr.Database)
 
 HOLDER = """
 import sys, tailrace as tr
-snapshot = tr.open(sys.argv[1], create=False).snapshot()
+snapshot = tr.open(sys.argv[1]).snapshot()
 print(snapshot.epoch, sorted(r["g"] for r in snapshot.view("sums").scan().to_pylist()), flush=True)
 for _ in sys.stdin:
     print([snapshot.table("a").get(i)["v"] for i in range(3)], snapshot.view("sums").get(1)["n"], flush=True)

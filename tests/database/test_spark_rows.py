@@ -16,7 +16,7 @@ from tailrace.errors import BadValue, DataError, NullKey, UnknownColumn, Unsuppo
 
 @pytest.fixture
 def table(tmp_path: Path, spark: Any) -> Iterator[tr.Table]:
-    with tr.open(tmp_path / "s", spark=spark, durable=False) as db:
+    with tr.open(tmp_path / "s", create=True, spark=spark, durable=False) as db:
         db.sql("""CREATE TABLE t (id BIGINT PRIMARY KEY, p DECIMAL(8,2), s STRUCT<x: INT, y: STRING>, small TINYINT,
                                   m MAP<STRING, ARRAY<INT>>, i INTERVAL DAY TO SECOND, at TIMESTAMP)""")
         yield db.table("t")
@@ -67,7 +67,7 @@ def test_names_and_types_are_checked_before_spark_computes_anything(table: tr.Ta
 
 def test_an_empty_frame_and_a_transaction(table: tr.Table, spark: Any, tmp_path: Path) -> None:
     assert table.put_many(spark.range(0)).operations == 0
-    with tr.open(tmp_path / "s2", spark=spark, durable=False) as db:
+    with tr.open(tmp_path / "s2", create=True, spark=spark, durable=False) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
         with db.transaction() as transaction:
             transaction.table("t").put_many(spark.range(5))

@@ -20,7 +20,7 @@ RANKED = "CREATE MATERIALIZED VIEW ranked WITH (refresh = 'full') AS SELECT id, 
 
 @pytest.fixture
 def db(tmp_path: Path, spark: SparkSession) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "store", spark=spark, map_size=1 << 28) as opened:
+    with tr.open(tmp_path / "store", create=True, spark=spark, map_size=1 << 28) as opened:
         opened.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT)")
         opened.table("a").put_many([{"id": i, "g": i % 3, "v": i} for i in range(10)])
         yield opened

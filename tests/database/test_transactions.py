@@ -15,7 +15,7 @@ from tailrace.errors import BadValue, Ended, NoSuchRow, StoreError, UnknownName
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, nodes=3, map_size=1 << 28) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, nodes=3, map_size=1 << 28) as database:
         for name in "ab":
             database.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY, g INT, v INT)")
         database.table("a").put_many([{"id": i, "g": i, "v": 1} for i in range(10)])

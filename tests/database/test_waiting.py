@@ -18,7 +18,7 @@ from tailrace.store.lmdb.file_locks import held, read_holder
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30) as database:
         database.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT)")
         database.sql("CREATE MATERIALIZED VIEW sums AS SELECT g, SUM(v) AS s FROM a GROUP BY g")
         yield database

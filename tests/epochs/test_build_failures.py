@@ -34,7 +34,7 @@ def fill(db: tr.Database) -> None:
 
 @pytest.fixture
 def db(tmp_path: Path, spark: SparkSession) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30) as database:
         fill(database)
         inside(database).builder.chunk = 30
         yield database
@@ -117,7 +117,7 @@ def test_a_build_that_fails_three_times_in_a_row_is_discarded(db: tr.Database) -
 
 
 def test_a_build_that_reaches_map_size_is_discarded_at_once(tmp_path: Path, spark: SparkSession) -> None:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 20) as db:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 20) as db:
         fill(db)
         inside(db).builder.chunk = 60
         text = "CREATE MATERIALIZED VIEW large AS SELECT l.id, r.id AS other, repeat('x', 400) AS x FROM a l, a r"
@@ -136,7 +136,7 @@ import tailrace as tr
 from tailrace.database.inside import inside
 from tailrace.errors import EpochFailed
 
-db = tr.open(sys.argv[1], create=False)
+db = tr.open(sys.argv[1])
 inside(db).builder.chunk = 30
 context = db.spark.sparkContext
 stuck = threading.Event()

@@ -38,7 +38,7 @@ VIEWS = {
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30) as database:
         database.sql(f"CREATE TABLE a (id INT PRIMARY KEY, {WIDE})")
         database.sql(f"CREATE TABLE c (id INT, tag STRING, {WIDE}, PRIMARY KEY (id, tag))")
         yield database
@@ -240,7 +240,7 @@ CREATOR = """
 import sys
 import tailrace as tr
 from tailrace.database.inside import inside
-db = tr.open(sys.argv[1], create=False)
+db = tr.open(sys.argv[1])
 inside(db).builder.chunk = 1500
 db.sql(sys.argv[2], progress=lambda step: print(step.rows or 0, flush=True))
 """
@@ -248,7 +248,7 @@ db.sql(sys.argv[2], progress=lambda step: print(step.rows or 0, flush=True))
 
 def test_a_killed_build_is_finished_by_the_next_process(tmp_path: Path, spark: Any) -> None:
     path = tmp_path / "store"
-    with tr.open(path, spark=spark, map_size=1 << 30) as db:
+    with tr.open(path, create=True, spark=spark, map_size=1 << 30) as db:
         db.sql(f"CREATE TABLE a (id INT PRIMARY KEY, {WIDE})")
         db.sql(f"CREATE TABLE c (id INT, tag STRING, {WIDE}, PRIMARY KEY (id, tag))")
         fill(db, 20_000)
@@ -267,7 +267,7 @@ def test_a_killed_build_is_finished_by_the_next_process(tmp_path: Path, spark: A
                 rows.append(int(line))
             assert process.wait(timeout=60) == -signal.SIGKILL
     assert rows == sorted(rows), "no process started the build from the beginning"
-    with tr.open(path, create=False, spark=spark) as db:
+    with tr.open(path, spark=spark) as db:
         (building,) = db.status().building
         assert (building["pid"], building["failed"]) == (None, None)
         assert building["rows"] >= rows[-1]

@@ -40,7 +40,7 @@ MISTAKES = [
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[tr.Database]:
     path: Path = tmp_path_factory.mktemp("errors") / "store"
-    with tr.open(path, spark=spark, map_size=1 << 28) as database:
+    with tr.open(path, create=True, spark=spark, map_size=1 << 28) as database:
         database.sql("CREATE TABLE a (id INT PRIMARY KEY, n INT, h STRING)")
         database.sql("CREATE TABLE b (id INT PRIMARY KEY, n INT, h STRING)")
         yield database

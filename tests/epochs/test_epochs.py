@@ -27,7 +27,7 @@ from tailrace.store.pins import pinned
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30) as database:
         database.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT)")
         database.sql(
             "CREATE MATERIALIZED VIEW t AS SELECT g, SUM(v) AS s, COUNT(*) AS n, MIN(v) AS lo FROM a GROUP BY g"
@@ -72,7 +72,7 @@ def test_a_repeated_epoch_is_applied_once(db: tr.Database, small: int) -> None:
 
 
 def test_a_backlog_longer_than_max_epoch_takes_several_epochs(tmp_path: Path, spark: Any) -> None:
-    with tr.open(tmp_path / "s2", spark=spark, max_epoch=10, map_size=1 << 30) as db:
+    with tr.open(tmp_path / "s2", create=True, spark=spark, max_epoch=10, map_size=1 << 30) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT); CREATE MATERIALIZED VIEW n AS SELECT COUNT(*) AS n FROM a")
         for start in range(0, 25, 5):
             db.table("a").put_many([{"id": start + i} for i in range(5)])

@@ -41,7 +41,7 @@ SIZES = pytest.mark.parametrize("db", [50_000, ALL_SHARDS], ids=["one task", "al
 
 @pytest.fixture
 def db(tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "store", spark=spark) as db:
+    with tr.open(tmp_path / "store", create=True, spark=spark) as db:
         inside(db).epochs.jobs.small = getattr(request, "param", 50_000)
         set_up(db)
         yield db
@@ -143,7 +143,7 @@ def test_a_view_far_behind_is_recomputed(db: tr.Database, monkeypatch: pytest.Mo
 
 def test_a_view_that_always_fails_is_recomputed_or_left(tmp_path: Path, spark: SparkSession) -> None:
     """Views that are always recomputed fail alone, too."""
-    with tr.open(tmp_path / "store", spark=spark) as db:
+    with tr.open(tmp_path / "store", create=True, spark=spark) as db:
         set_up(db)
         db.sql(
             "CREATE MATERIALIZED VIEW sql_only WITH (refresh = 'full') AS"
@@ -237,7 +237,7 @@ def test_a_recording_ends_when_its_view_fails(db: tr.Database, tmp_path: Path) -
 
 RUN = """
 import sys, tailrace
-with tailrace.open(sys.argv[1], create=False) as db:
+with tailrace.open(sys.argv[1]) as db:
     db.refresh()
 """
 
@@ -250,14 +250,14 @@ def test_a_kill_in_between_loses_nothing(tmp_path: Path, spark: SparkSession, po
     path, armed = tmp_path / "store", tmp_path / "faults"
     armed.mkdir()
     (armed / point).write_text(f"kill@{passing}")
-    with tr.open(path, spark=spark) as db:
+    with tr.open(path, create=True, spark=spark) as db:
         set_up(db)
         poison(db)
     ended = subprocess.run(
         [sys.executable, "-c", RUN, str(path)], timeout=240, env={**os.environ, "TAILRACE_FAULTS": str(armed)}
     )
     assert ended.returncode == -signal.SIGKILL
-    with tr.open(path, create=False, spark=spark) as db:
+    with tr.open(path, spark=spark) as db:
         db.refresh()
         assert read_failed(inside(db).store).keys() == FAILING
         assert_verified(db)
@@ -276,12 +276,12 @@ def test_a_view_that_kills_its_process_is_left_out_in_the_end(
         """Stands for the death of the process: nothing of Tailrace catches it."""
 
     path = tmp_path / "store"
-    with tr.open(path, spark=spark) as db:
+    with tr.open(path, create=True, spark=spark) as db:
         set_up(db)
         db.table("a").put({"id": 60, "g": 0, "v": 1})
     deaths = 0
     while True:
-        with tr.open(path, create=False, spark=spark) as db, monkeypatch.context() as patch:
+        with tr.open(path, spark=spark) as db, monkeypatch.context() as patch:
             jobs, deadly = inside(db).epochs.jobs, inside(db).catalog.view("median").state
             run_job = jobs.run_job
 
@@ -299,7 +299,7 @@ def test_a_view_that_kills_its_process_is_left_out_in_the_end(
                 deaths += 1
                 assert deaths < 20
     assert deaths > MAX_ATTEMPTS
-    with tr.open(path, create=False, spark=spark) as db:
+    with tr.open(path, spark=spark) as db:
         failed = read_failed(inside(db).store)
         assert failed.keys() == {"median"}
         assert "died" in failed["median"].reason
@@ -321,7 +321,7 @@ def test_a_failure_that_is_nobodys_fault_stops_the_epoch(db: tr.Database, monkey
 
 
 def test_a_runner_tries_again_by_itself(tmp_path: Path, spark: SparkSession) -> None:
-    with tr.open(tmp_path / "store", spark=spark) as db:
+    with tr.open(tmp_path / "store", create=True, spark=spark) as db:
         set_up(db)
         poison(db)
         recovered: list[str] = []

@@ -43,7 +43,7 @@ PLANNED = {
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30) as database:
         database.sql(f"CREATE TABLE a (id INT PRIMARY KEY, {WIDE})")
         database.sql(f"CREATE TABLE c (id INT, tag STRING, {WIDE}, PRIMARY KEY (id, tag))")
         yield database

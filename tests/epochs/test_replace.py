@@ -25,7 +25,7 @@ PAIRS = "SELECT a.id, b.id AS bid FROM a JOIN b ON a.g = b.g"
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30) as database:
         database.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT); CREATE TABLE b (id INT PRIMARY KEY, g INT)")
         database.table("a").put_many([{"id": i, "g": i % 4, "v": i} for i in range(60)])
         database.table("b").put_many([{"id": i, "g": i % 6} for i in range(12)])
@@ -206,7 +206,7 @@ REPLACER = """
 import sys
 import tailrace as tr
 from tailrace.database.inside import inside
-db = tr.open(sys.argv[1], create=False)
+db = tr.open(sys.argv[1])
 inside(db).builder.chunk = 1500
 print("ready", flush=True)
 db.sql(sys.argv[2], progress=lambda step: print(step, flush=True))

@@ -118,7 +118,7 @@ def test_views_share_one_instance_of_an_operator_with_state(
         return program, feeds
 
     original = stages.link
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 28) as db:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 28) as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, g INT, n INT)")
         pairs = "SELECT l.id AS i, r.id AS j, l.n AS n FROM t l JOIN t r ON l.g = r.g"
         db.sql(

@@ -51,7 +51,7 @@ class Bench:
         self.env = env
         self.seed = 0
         self.moment = time.monotonic()  # when the last fault happened
-        self.db = tr.open(self.store, spark=spark, map_size=1 << 30)
+        self.db = tr.open(self.store, create=True, spark=spark, map_size=1 << 30)
         inside(self.db).builder.chunk = CHUNK
         for name in "ab":
             self.db.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY, g INT, v INT)")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,10 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psutil
-from fault_bench import POISON, POISONED, Bench
+from fault_bench import CHUNK, POISON, POISONED, Bench
+from fault_oracle import differences
 from fault_processes import until
 from fault_runner import LOST
 
+import tailrace as tr
 from tailrace.database.inside import inside
 from tailrace.database.progress import Step
 from tailrace.store.lmdb.file_locks import held
@@ -253,6 +256,44 @@ def damaged_entry(bench: Bench, rng: random.Random) -> str:
     return f"log entry {'truncated to' if cut else 'damaged at'} {at} of {len(whole)} bytes"
 
 
+def backup(bench: Bench, rng: random.Random) -> str:
+    """A backup is killed, and the next one is made under load. A store restored from it is right and goes on."""
+    point, passing = rng.choice([("backup.copied", rng.randrange(1, 6)), ("backup.packed", 1)])
+    target, place = bench.path / "backup", bench.path / "restored"
+    command = [sys.executable, "-m", "tailrace", "backup", str(bench.store), str(target)]
+    env = {**bench.child_environment(), "TAILRACE_FAULTS": str(bench.faults)}
+    bench.arm(point, "kill", passing)
+    bench.write(rng, 20, 40)
+    assert subprocess.run(command, env=env).returncode == -signal.SIGKILL
+    assert not target.exists()
+    acknowledged = max((writer.last("ok")[1] for writer in bench.writers if writer.count("ok")), default=0)
+    assert subprocess.run(command, env=env, capture_output=True).returncode == 0
+    assert not list(bench.path.glob(".*.draft"))
+    bench.moment = time.monotonic()
+    tr.restore(target, place, verify=False, spark=bench.db.spark)
+    with tr.open(place, spark=bench.db.spark) as restored:
+        inside(restored).builder.chunk = CHUNK
+        _is_right(restored)
+        assert inside(restored).store.newest_cut().transaction >= acknowledged
+        restored.table("a").put_many([{"id": 5000, "g": 1, "v": 9}, {"id": 5001, "g": 1, "v": -9}])
+        _is_right(restored)
+        assert restored.audit(["totals"]).ok
+    for directory in (target, place):
+        shutil.rmtree(directory)
+    return f"backup killed at {point}, passing {passing}; the next one restored"
+
+
+def _is_right(db: tr.Database) -> None:
+    """Every transaction is complete in the tables, and every view is right after an epoch."""
+    db.refresh()
+    a, b = (db.table(name).scan().to_pylist() for name in "ab")
+    assert sum(row["v"] for row in (*a, *b)) == 0
+    for name in db.views():
+        missing, extra = differences(name, db.view(name).scan().to_pylist(), a, b)
+        assert not missing, (name, missing, extra)
+        assert not extra, (name, missing, extra)
+
+
 def second_runner(bench: Bench, rng: random.Random) -> str:
     """A second runner is refused at once; the error names the process of the first."""
     bench.write(rng)
@@ -349,4 +390,5 @@ KINDS = [
     Kind(damaged_entry, 3),
     Kind(second_runner, 1),
     Kind(poison, 3),
+    Kind(backup, 3),
 ]

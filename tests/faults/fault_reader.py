@@ -22,7 +22,7 @@ def end_with_the_test() -> None:
 
 def main(path: str) -> None:
     threading.Thread(target=end_with_the_test, daemon=True).start()
-    with tr.open(path, create=False) as db:
+    with tr.open(path) as db:
         everything, totals = db.view("everything"), db.view("totals")
         seen, sequence = -1, (-1, [0])
         while True:

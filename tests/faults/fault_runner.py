@@ -37,7 +37,7 @@ def main(path: str, small: str, chunk: str, master: str) -> int:
     threading.Thread(target=end_with_the_test, daemon=True).start()
     spark = session(options=SparkOptions(master=master))
     rng = random.Random(small)
-    with tr.open(path, create=False, spark=spark) as db:
+    with tr.open(path, spark=spark) as db:
         inside(db).epochs.jobs.small, inside(db).builder.chunk = int(small), int(chunk)
 
         def done(epoch: Epoch) -> None:

@@ -39,7 +39,7 @@ def changes(first: int, rng: random.Random) -> Iterator[tuple[str, str, list[Any
 
 
 def main(path: str, first: str, seed: str) -> None:
-    with tr.open(path, create=False) as db:
+    with tr.open(path) as db:
         upcoming = changes(int(first), random.Random(int(seed)))
         say("ready")
         for line in sys.stdin:

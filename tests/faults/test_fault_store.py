@@ -25,7 +25,7 @@ PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "store", map_size=1 << 28) as made:
+    with tr.open(tmp_path / "store", create=True, map_size=1 << 28) as made:
         made.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
         yield made
 
@@ -68,7 +68,7 @@ def test_rows_at_a_cut_whose_log_is_gone(db: tr.Database) -> None:
 
 def test_without_a_damaged_entry_all_goes_on(tmp_path: Path, spark: SparkSession) -> None:
     sql = "CREATE MATERIALIZED VIEW total AS SELECT COUNT(*) AS n, SUM(v) AS s FROM a"
-    with tr.open(tmp_path / "store", spark=spark, map_size=1 << 28) as db:
+    with tr.open(tmp_path / "store", create=True, spark=spark, map_size=1 << 28) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
         db.sql(sql)
         db.table("a").put_many([{"id": i, "v": i} for i in range(10)])
@@ -115,13 +115,13 @@ def read_only(path: Path) -> Iterator[None]:
         "tr.open(path).table('a').get(1)",
         "tr.open(path).refresh()",
         "tr.open(path, map_size=1 << 40)",
-        "tr.open(path + '/new')",
+        "tr.open(path + '/new', create=True)",
         "held(path, 'runner').__enter__()",
     ],
 )
 def test_a_read_only_directory_is_named(tmp_path: Path, script: str) -> None:
     path = tmp_path / "store"
-    with tr.open(path, map_size=1 << 28) as db:
+    with tr.open(path, create=True, map_size=1 << 28) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
         db.table("a").put({"id": 7, "v": 8})
     text = f"import sys, tailrace as tr\nfrom tailrace.store.lmdb.file_locks import held\npath = sys.argv[1]\n{script}"
@@ -139,13 +139,13 @@ def test_a_read_only_directory_is_named(tmp_path: Path, script: str) -> None:
 def test_a_store_whose_making_was_killed_is_made_by_the_next(tmp_path: Path) -> None:
     (tmp_path / "shards").mkdir()
     (tmp_path / ".store.json.123").write_text("{")
-    with tr.open(tmp_path) as db:
+    with tr.open(tmp_path, create=True) as db:
         assert db.tables() == []
 
 
 def test_a_clock_that_jumps(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     real = time.time
-    with tr.open(tmp_path / "store", spark=spark, map_size=1 << 28) as db:
+    with tr.open(tmp_path / "store", create=True, spark=spark, map_size=1 << 28) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
         db.sql("CREATE MATERIALIZED VIEW total AS SELECT COUNT(*) AS n, SUM(v) AS s FROM a")
         for number, jump in enumerate([0, -1e6, 1e6, -1e10, 1e9, 0]):
@@ -166,7 +166,7 @@ def test_a_killed_writer_lets_the_next_one_write(tmp_path: Path) -> None:
     """If the holder of LMDB's lock dies in the middle of a write, the next writer gets the lock."""
     path, faults = tmp_path / "store", tmp_path / "faults"
     faults.mkdir()
-    with tr.open(path, map_size=1 << 28) as db:
+    with tr.open(path, create=True, map_size=1 << 28) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
         script = "import sys, tailrace\ntailrace.open(sys.argv[1]).table('a').put({'id': 1, 'v': 1})"
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TAILRACE_FAULTS": str(faults)}

@@ -30,7 +30,7 @@ QUERIES = {
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30) as database:
         database.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT, f DOUBLE)")
         yield database
 

@@ -97,7 +97,7 @@ def test_a_stored_view_keeps_its_key() -> None:
 
 @pytest.mark.parametrize("spread", [False, True])
 def test_a_view_is_read_and_maintained_by_its_small_key(tmp_path: Path, spark: Any, spread: bool) -> None:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30, durable=False) as db:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30, durable=False) as db:
         db.sql("CREATE TABLE orders (id INT PRIMARY KEY, cust INT, price INT)")
         db.sql("CREATE TABLE customers (cust INT PRIMARY KEY, name STRING)")
         if spread:

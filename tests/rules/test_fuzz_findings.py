@@ -18,7 +18,7 @@ Write = tuple[str, str, list[dict[str, Any]]]
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 28) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 28) as database:
         yield database
 
 

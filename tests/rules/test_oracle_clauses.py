@@ -157,7 +157,7 @@ EXPRESSIONS = """
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    database = tr.open(tmp_path / "store", spark=spark, map_size=1 << 30)
+    database = tr.open(tmp_path / "store", create=True, spark=spark, map_size=1 << 30)
     database.sql(f"CREATE TABLE a (id INT PRIMARY KEY, {WIDE})")
     database.sql(f"CREATE TABLE c (id INT, tag STRING, {WIDE}, PRIMARY KEY (id, tag))")
     database.sql(f"CREATE TABLE e (id INT PRIMARY KEY, {WIDE})")

@@ -18,7 +18,7 @@ from tailrace.errors import UnknownName
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30) as database:
         database.sql("CREATE TABLE t (id INT PRIMARY KEY, x INT, s STRING, f DOUBLE)")
         database.sql("CREATE TABLE u (id INT PRIMARY KEY, y INT)")
         yield database
@@ -152,7 +152,7 @@ def test_handles_of_dropped_tables_and_views_raise_unknown_name(db: tr.Database)
 
 def test_a_store_created_again_at_the_same_path(tmp_path: Path, spark: Any) -> None:
     for value in (1, 2):
-        with tr.open(tmp_path / "again", spark=spark, map_size=1 << 28) as db:
+        with tr.open(tmp_path / "again", create=True, spark=spark, map_size=1 << 28) as db:
             db.sql("CREATE TABLE t (id INT PRIMARY KEY, x INT); CREATE MATERIALIZED VIEW v AS SELECT id, x FROM t")
             db.table("t").put({"id": value, "x": value})
             db.refresh()
@@ -163,7 +163,7 @@ def test_a_store_created_again_at_the_same_path(tmp_path: Path, spark: Any) -> N
 
 def test_map_size_can_be_raised(tmp_path: Path, spark: Any) -> None:
     path = tmp_path / "grows"
-    with tr.open(path, spark=spark, map_size=1 << 20) as db:
+    with tr.open(path, create=True, spark=spark, map_size=1 << 20) as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, s STRING)")
         rows = [{"id": i, "s": "x" * 200} for i in range(10_000)]
         with pytest.raises(tr.errors.StoreFull):

@@ -86,7 +86,7 @@ def write(rng: random.Random, model: Model, name: str) -> None:
 
 @contextmanager
 def nested_store(path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(path, spark=spark, map_size=1 << 30, durable=False) as db:
+    with tr.open(path, create=True, spark=spark, map_size=1 << 30, durable=False) as db:
         db.sql(f"CREATE TABLE t ({COLUMNS}); CREATE TABLE u ({COLUMNS})")
         yield db
 

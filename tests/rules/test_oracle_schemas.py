@@ -108,7 +108,7 @@ def test_oracle_random_schemas(tmp_path: Path, spark: Any, seed: int) -> None:
     schema, views, operations = scenario(seed)
     results = []
     for name, refreshes in (("many", True), ("one", False)):
-        with tr.open(tmp_path / name, spark=spark, map_size=1 << 30) as db:
+        with tr.open(tmp_path / name, create=True, spark=spark, map_size=1 << 30) as db:
             play(db, schema, views, operations, refreshes)
             results.append({v: multiset(db.view(v).scan()) for v in db.views()})
     assert results[0] == results[1], "the same operations as many epochs and as one"

@@ -88,7 +88,7 @@ FAMILIES: dict[str, list[str]] = {
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Any:
-    database = tr.open(tmp_path / "store", spark=spark, map_size=1 << 30)
+    database = tr.open(tmp_path / "store", create=True, spark=spark, map_size=1 << 30)
     database.sql(f"CREATE TABLE a (id INT PRIMARY KEY, {WIDE})")
     database.sql(f"CREATE TABLE c (id INT, tag STRING, {WIDE}, PRIMARY KEY (id, tag))")
     database.sql(f"CREATE TABLE e (id INT PRIMARY KEY, {WIDE})")

@@ -16,7 +16,7 @@ from tailrace.store.lmdb.store import LmdbStore
 def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tr.Database:
     """A store without any optional capability."""
     monkeypatch.setattr(LmdbStore, "capabilities", frozenset())
-    db = tr.open(tmp_path / "s", map_size=1 << 26)
+    db = tr.open(tmp_path / "s", create=True, map_size=1 << 26)
     db.sql("CREATE TABLE a (id INT PRIMARY KEY, v INT)")
     return db
 

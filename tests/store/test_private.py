@@ -38,14 +38,14 @@ def modes(root: Path) -> dict[str, int]:
 
 def use(path: Path) -> None:
     """Create every kind of file that a store creates."""
-    with tr.open(path, nodes=1, shards=2, map_size=1 << 26) as db:
+    with tr.open(path, create=True, nodes=1, shards=2) as db:
         db.sql("CREATE TABLE IF NOT EXISTS t (id BIGINT PRIMARY KEY)")
         db.table("t").put({"id": 1})
         for shard in range(2):
             inside(db).store.shard(shard).apply(1, [Write.of(1, [b"k"], [b"v"], [None])], 0)
         with held(db.path, "runner"), pytest.raises(EpochsLocked), held(db.path, "runner"):
             pass
-    settings.enlarge(path, 1 << 27)
+    settings.require(path, settings.Requested(map_size=1 << 39))
 
 
 def test_directories_are_0700_and_files_0600(tmp_path: Path, umask: int) -> None:

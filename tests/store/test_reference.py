@@ -19,7 +19,7 @@ def test_a_plain_path_is_an_embedded_store(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_database_is_opened_by_its_url(tmp_path: Path) -> None:
-    with tr.open(f"lmdb:{tmp_path}/shop", map_size=1 << 24) as db:
+    with tr.open(f"lmdb:{tmp_path}/shop", create=True, map_size=1 << 24) as db:
         assert db.path == f"{tmp_path}/shop"
 
 
@@ -31,7 +31,7 @@ def test_an_unknown_scheme_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_store_is_opened_once_per_process(tmp_path: Path) -> None:
-    with tr.open(tmp_path / "shop", map_size=1 << 24) as db:
+    with tr.open(tmp_path / "shop", create=True, map_size=1 << 24) as db:
         ref = StoreRef.of(db.path)
         again = pickle.loads(pickle.dumps(ref))
         assert again.open() is ref.open()
@@ -39,9 +39,9 @@ def test_a_store_is_opened_once_per_process(tmp_path: Path) -> None:
 
 
 def test_a_new_store_at_the_same_path_is_opened_again(tmp_path: Path) -> None:
-    tr.open(tmp_path / "shop", map_size=1 << 24).close()
+    tr.open(tmp_path / "shop", create=True, map_size=1 << 24).close()
     ref = StoreRef.of(tmp_path / "shop")
     first = ref.open()
     (tmp_path / "shop").rename(tmp_path / "old")
-    tr.open(tmp_path / "shop", map_size=1 << 24).close()
+    tr.open(tmp_path / "shop", create=True, map_size=1 << 24).close()
     assert ref.open() is not first

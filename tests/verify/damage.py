@@ -31,7 +31,7 @@ VIEWS = {
 @contextmanager
 def store(path: Path, spark: Any, views: dict[str, str] = VIEWS) -> Iterator[tr.Database]:
     """A store with views after some epochs."""
-    with tr.open(path, spark=spark, map_size=1 << 30) as db:
+    with tr.open(path, create=True, spark=spark, map_size=1 << 30) as db:
         db.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT, x DOUBLE)")
         db.sql("CREATE TABLE b (id INT PRIMARY KEY, g INT, v INT, w INT)")
         write(db, 1)

@@ -164,7 +164,7 @@ def test_a_lost_shard_is_recomputed(tmp_path: Path, spark: Any) -> None:
         pass
     place = shutil.copytree(tmp_path / "store", tmp_path / "copy")  # Spark's workers have the original open
     shutil.rmtree(place / "shards" / "001")
-    with tr.open(place, create=False, spark=spark) as db:
+    with tr.open(place, spark=spark) as db:
         report = db.audit(repair=True)
         assert report.ok
         assert report.repaired

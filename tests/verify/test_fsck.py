@@ -202,7 +202,7 @@ def test_damaged_notes_of_transactions(db: tr.Database, change: damage.Change) -
 
 # crashes
 
-REPAIR = "import sys, tailrace; tailrace.open(sys.argv[1], create=False).audit(repair=True)"
+REPAIR = "import sys, tailrace; tailrace.open(sys.argv[1]).audit(repair=True)"
 
 
 @pytest.mark.parametrize("point", [pytest.param("epoch.intent", marks=pytest.mark.soak), "epoch.commit"])
@@ -218,7 +218,7 @@ def test_a_refresh_finishes_a_repair_that_was_killed(tmp_path: Path, spark: Any,
     command = [sys.executable, "-c", REPAIR, str(path)]
     ended = subprocess.run(command, timeout=240, env={**os.environ, "TAILRACE_FAULTS": str(armed)})
     assert ended.returncode == -signal.SIGKILL
-    with tr.open(path, create=False, spark=spark) as db:
+    with tr.open(path, spark=spark) as db:
         assert db.view("totals").scan() == wrong, "a partial repair is visible"
         assert db.refresh().number == epoch + 1
         assert db.view("totals").scan() == right

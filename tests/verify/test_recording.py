@@ -109,7 +109,7 @@ def writing(db: tr.Database, tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "store", spark=spark, nodes=3, map_size=1 << 28, durable=False) as opened:
+    with tr.open(tmp_path / "store", create=True, spark=spark, nodes=3, map_size=1 << 28, durable=False) as opened:
         opened.sql(TABLES)
         yield opened
 

@@ -18,7 +18,6 @@ from sqlglot import exp
 from tailrace.delta import column
 from tailrace.errors import SqlError
 from tailrace.plan.build.context import BuildQuery, Environment, Relation
-from tailrace.plan.build.global_totals import Total, as_total, join_total
 from tailrace.plan.build.decorrelate import Decorrelation
 from tailrace.plan.build.global_totals import Total, as_total, join_total
 from tailrace.plan.build.placeholders import has_placeholder

@@ -13,7 +13,6 @@ from sqlglot import exp
 
 from tailrace.delta import column
 from tailrace.errors import SqlError
-from tailrace.plan.build.global_totals import Total, as_total, join_total
 from tailrace.plan.build.decorrelate import Decorrelation, Lifted
 from tailrace.plan.build.emptiness import is_null_if_empty
 from tailrace.plan.build.global_totals import Total, as_total, join_total

@@ -122,6 +122,11 @@ def parse_located(sql: str) -> list[Located]:
     ]
 
 
+def split(sql: str) -> list[str]:
+    """The texts of statements separated by semicolons, each as written."""
+    return [sql[tokens[0].start : tokens[-1].end + 1] for tokens in _split_statements(sql)]
+
+
 def _split_statements(sql: str) -> list[list[Token]]:
     parts: list[list[Token]] = [[]]
     for token in dialect.tokens(sql):
@@ -323,4 +328,5 @@ __all__ = [
     "parse",
     "parse_located",
     "parse_query",
+    "split",
 ]

@@ -1,7 +1,8 @@
 """Opens LMDB environments, at most once per process, and translates LMDB errors into Tailrace errors.
 
 Opening an environment twice in one process breaks LMDB's file locks, so this module keeps the only table of open
-environments. A forked child must not use its parent's environments, so the table is keyed by process id.
+environments. It is keyed by the data file, not by its path: a restored store is renamed while workers have it open.
+A forked child must not use its parent's environments, so the key also has the process id.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tailrace.store.lmdb import private
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+DATA = "data.mdb"  # the file of an environment that holds everything but its locks
 MAX_READERS = 2048  # one slot per reading thread, shared by all processes that use the store
 
 
@@ -123,8 +125,18 @@ class Environment:
             raise
 
 
-_open: dict[tuple[int, str], Environment] = {}
+_Key = tuple[int, int, int]  # process id; device and inode of the data file
+_open: dict[_Key, Environment] = {}
 _guard = threading.Lock()
+
+
+def _key(path: Path) -> _Key | None:
+    """Identifies the environment at a path; None if it does not exist yet."""
+    try:
+        stat = os.stat(path / DATA)
+    except OSError:
+        return None
+    return os.getpid(), stat.st_dev, stat.st_ino
 
 
 def acquire(store: str, path: Path, names: tuple[str, ...], map_size: int, durable: bool) -> Environment:
@@ -132,9 +144,9 @@ def acquire(store: str, path: Path, names: tuple[str, ...], map_size: int, durab
 
     `store` is the path of the store that the environment belongs to.
     """
-    key = (os.getpid(), str(path.resolve()))
     with _guard:
-        env = _open.get(key)
+        key = _key(path)
+        env = None if key is None else _open.get(key)
         if env is None:
             try:
                 is_new = private.make_directory(path)
@@ -149,12 +161,13 @@ def acquire(store: str, path: Path, names: tuple[str, ...], map_size: int, durab
                     mode=private.FILE,
                 )
                 if is_new:
-                    private.restrict(path / "data.mdb", path / "lock.mdb")
+                    private.restrict(path / DATA, path / "lock.mdb")
                 handle.reader_check()
                 env = Environment(store, str(path), handle, {n: handle.open_db(n.encode()) for n in names})
             except (lmdb.Error, OSError) as error:
                 raise translate(str(path), error) from error
-            _open[key] = env
+            if (key := _key(path)) is not None:
+                _open[key] = env
         env.users += 1
         return env
 

@@ -17,8 +17,8 @@ from tailrace.store.lmdb import log
 from tailrace.store.lmdb.scratch import scratch
 from tailrace.store.lmdb.shard import write_mark
 from tailrace.store.lmdb.store import LmdbStore, transaction_key
-from tailrace.store.lmdb.structure import LAST_EPOCH, LmdbInspection
-from tailrace.store.lmdb.undo import remove_undo, undo_epochs
+from tailrace.store.lmdb.structure import LmdbInspection
+from tailrace.store.lmdb.undo import LAST_EPOCH, remove_undo, undo_epochs
 
 
 class LmdbRepairs(Repairs):

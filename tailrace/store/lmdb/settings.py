@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
 
-from tailrace.errors import NewerFormat, NotAStore, OlderFormat, StoreError
+from tailrace.errors import NewerFormat, NotAStore, OlderFormat, OptionDiffers, StoreError
 from tailrace.store.lmdb import private
 from tailrace.store.lmdb.environment import translate
 
@@ -18,6 +19,7 @@ OLDEST_FORMAT = 2  # whose values of states and undo records are not packed
 MAP_SIZE = 1 << 38
 MAX_MAP_SIZE = 1 << 46  # bytes; more would not fit into the address space of a process
 _DRAFT = ".store.json."
+_NEW_STORE = "make a new store: `tailrace dump` this one, and `tailrace restore` the dump with other options"
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,6 +35,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def packed(self) -> bool:
         """Whether values of states and undo records are packed."""
         return self.format > OLDEST_FORMAT
+
+
+class Requested(NamedTuple):
+    """The settings that a caller of `tailrace.open` asked for. None: the default, or what the store has."""
+
+    nodes: int | None = None
+    shards: int | None = None
+    durable: bool | None = None
+    map_size: int | None = None
+
+    def for_new_store(self) -> Settings:
+        given = {name: value for name, value in self._asdict().items() if value is not None}
+        nodes = Settings().nodes if self.nodes is None else self.nodes
+        return Settings(**{"shards": 2 * nodes, **given})
 
 
 def create(path: Path, settings: Settings) -> None:
@@ -58,11 +74,31 @@ def can_create(path: Path) -> bool:
         raise translate(str(path), error) from error
 
 
-def enlarge(path: Path, map_size: int) -> None:
-    """Raises the `map_size` of a store. It never gets smaller."""
+def require(path: Path, requested: Requested) -> None:
+    """Raises `OptionDiffers` if an existing store has other settings. A larger `map_size` is stored instead."""
     settings = read_settings(path)
-    if map_size > settings.map_size:
-        _write(path, structs.replace(settings, map_size=map_size))
+    combined = combine(path, settings, requested)
+    if combined != settings:
+        _write(path, combined)
+
+
+def combine(path: Path, settings: Settings, requested: Requested) -> Settings:
+    """The settings of the store or backup at `path`, with a larger `map_size` if that was requested.
+
+    Raises `OptionDiffers` for any other difference.
+    """
+    for option, given in requested._asdict().items():
+        found = getattr(settings, option)
+        if given is None or given == found or (option == "map_size" and given > found):
+            continue
+        advice = f"It is fixed when a store is created. Omit {option}, or {_NEW_STORE}"
+        if option == "map_size":
+            advice = "It can only be raised. Omit map_size"
+        raise OptionDiffers(path=str(path), option=option, found=found, given=given, advice=advice)
+    combined = structs.replace(settings, map_size=requested.map_size or settings.map_size)
+    if (fault := _find_fault(combined)) is not None:
+        raise StoreError(message=fault)
+    return combined
 
 
 def _write(path: Path, settings: Settings) -> None:
@@ -76,8 +112,11 @@ def _write(path: Path, settings: Settings) -> None:
 
 def read_settings(path: Path) -> Settings:
     """The settings of the store at `path`. Raises `NotAStore` with the reason if they cannot be read."""
+    if not path.exists():
+        text = f"no store at {path}. Check the path, or create a store with `tailrace init {path}` or create=True"
+        raise NotAStore(path=str(path), reason="no such directory", text=text)
     if not path.is_dir():
-        raise NotAStore(path=str(path), reason="it is not a directory" if path.exists() else "no such directory")
+        raise NotAStore(path=str(path), reason="it is not a directory")
     try:
         content = json.loads((path / "store.json").read_text())
     except FileNotFoundError:
@@ -87,8 +126,16 @@ def read_settings(path: Path) -> Settings:
         raise NotAStore(path=str(path), reason=reason, text=f"{reason}. Give this user read and write access") from None
     except (ValueError, RecursionError):
         raise NotAStore(path=str(path), reason="its store.json is not JSON") from None
+    try:
+        return decode(path, content)
+    except ValueError as error:
+        raise NotAStore(path=str(path), reason=f"its store.json {error}") from None
+
+
+def decode(path: Path, content: object) -> Settings:
+    """The settings of a store or backup at `path`. Raises `ValueError` with the reason if they are invalid."""
     if not isinstance(content, dict) or type(content.get("format")) is not int:
-        raise NotAStore(path=str(path), reason="its store.json has no format number")
+        raise ValueError("has no format number")
     if content["format"] > FORMAT:
         raise NewerFormat(path=str(path), found=content["format"], known=FORMAT)
     if content["format"] < OLDEST_FORMAT:
@@ -96,9 +143,9 @@ def read_settings(path: Path) -> Settings:
     try:
         settings = msgspec.convert(content, Settings)
     except msgspec.ValidationError as error:
-        raise NotAStore(path=str(path), reason=f"its store.json is invalid ({error})") from None
+        raise ValueError(f"is invalid ({error})") from None
     if (fault := _find_fault(settings)) is not None:
-        raise NotAStore(path=str(path), reason=f"its store.json is invalid ({fault})")
+        raise ValueError(f"is invalid ({fault})")
     return settings
 
 

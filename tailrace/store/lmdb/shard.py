@@ -32,7 +32,7 @@ from tailrace.store.inspection import UNREADABLE, Mark
 from tailrace.store.lmdb.dense import put_sorted
 from tailrace.store.lmdb.environment import Environment
 from tailrace.store.lmdb.shapes import Shapes
-from tailrace.store.lmdb.undo import Undo, drop_undos, remove_undo, undo_epochs, write_undo
+from tailrace.store.lmdb.undo import LAST_EPOCH, Undo, drop_undos, remove_undo, undo_epochs, write_undo
 
 DATABASES = ("data", "undo", "marks", "fence", "shapes")
 # The pages that one transaction may change, as a share of all, and at least. LMDB reuses the pages that a transaction
@@ -356,26 +356,34 @@ class LmdbShard(Shard):
 
     def roll_back(self, epoch: int, states: Sequence[int] | None = None) -> list[int]:
         with self._env.write() as txn:
-            applied = [s for s, mark in self._all_marks(txn) if mark.applied == epoch]
-            wanted = applied if states is None else sorted(set(applied) & set(states))
-            return [state for state in wanted if not self._roll_back(txn, state, epoch)]
+            ahead = {state: mark for state, mark in self._all_marks(txn) if mark.applied > epoch}
+            wanted = ahead if states is None else sorted(ahead.keys() & set(states))
+            return [state for state in wanted if not self._roll_back(txn, state, ahead[state], epoch)]
 
-    def _roll_back(self, txn: Any, state: int, epoch: int) -> bool:
-        """Rolls back one state. Returns False, and keeps the epoch's values, if its undo record is damaged."""
-        try:
-            undo = self.undo(txn, state, epoch)
-            undo.check_complete()
-            olds = dict(undo.items())
-        except UNREADABLE:
-            olds = None
+    def _roll_back(self, txn: Any, state: int, mark: Mark, epoch: int) -> bool:
+        """Takes a state back to an epoch. Returns False, and keeps its values, if undo records are damaged or gone."""
+        with txn.cursor(self._undo) as cursor:
+            later = list(undo_epochs(cursor, state, epoch + 1, LAST_EPOCH))
+        olds = self._read_olds(txn, state, later) if mark.oldest <= epoch and mark.applied in later else None
         if olds:
             keys, values = (pa.array([entry[i] for entry in sorted(olds.items())], pa.large_binary()) for i in (0, 1))
             self.put(txn, state, keys, values)
-        remove_undo(txn, self._undo, state, epoch)
-        mark = decode_mark(txn.get(state_prefix(state), db=self._marks))
-        oldest = mark.oldest if mark is not None and olds is not None else epoch - 1
-        write_mark(txn, self._env, state, epoch - 1, min(oldest, epoch - 1))
+        for undone in later:
+            remove_undo(txn, self._undo, state, undone)
+        write_mark(txn, self._env, state, epoch, mark.oldest if olds is not None else epoch)
         return olds is not None
+
+    def _read_olds(self, txn: Any, state: int, epochs: Sequence[int]) -> dict[bytes, bytes | None] | None:
+        """The values before the first of these epochs, of all keys that they changed; None if a record is damaged."""
+        olds: dict[bytes, bytes | None] = {}
+        try:
+            for epoch in reversed(epochs):  # the earliest last, so that it wins
+                undo = self.undo(txn, state, epoch)
+                undo.check_complete()
+                olds.update(undo.items())
+        except UNREADABLE:
+            return None
+        return olds
 
     def _all_marks(self, txn: Any) -> list[tuple[int, Mark]]:
         """All states with a readable mark."""

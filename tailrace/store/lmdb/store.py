@@ -33,6 +33,7 @@ from tailrace.codec.sorting import order
 from tailrace.delta import WEIGHT
 from tailrace.errors import BadPosition, Conflict, Corrupt, Fenced, NoSuchRow, OffsetGap, TableAltered
 from tailrace.store import documents
+from tailrace.store.backups import Backups
 from tailrace.store.base import LAYOUTS, Capability, Change, Cut, Past, Position, Store, Written
 from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.inspection import Inspection, Repairs, Sizes
@@ -105,6 +106,11 @@ class LmdbStore(Store):
         from tailrace.store.lmdb.repairs import LmdbRepairs
 
         return LmdbRepairs(self)
+
+    def backups(self) -> Backups:
+        from tailrace.store.lmdb.packing import LmdbBackups
+
+        return LmdbBackups(self)
 
     # documents
 

@@ -17,9 +17,8 @@ from tailrace.store.lmdb import log
 from tailrace.store.lmdb.extents import states_in
 from tailrace.store.lmdb.shard import LmdbShard, decode_mark, state_prefix
 from tailrace.store.lmdb.store import COUNTS, LmdbStore, row_prefix, scan_prefix
-from tailrace.store.lmdb.undo import undo_epochs
+from tailrace.store.lmdb.undo import LAST_EPOCH, undo_epochs
 
-LAST_EPOCH = 2**64 - 1
 BATCH_ROWS = 10_000  # rows decoded at a time
 
 

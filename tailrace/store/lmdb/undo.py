@@ -31,6 +31,7 @@ _PIECE = struct.Struct(">IQII")  # key of another piece of a chunk: state, epoch
 _COUNT = struct.Struct("<I")
 _LZ4 = pa.Codec("lz4_raw")
 _SCHEMA = pa.schema([pa.field("key", pa.large_binary()), pa.field("old", pa.large_binary())])
+LAST_EPOCH = 2**64 - 1  # no epoch has a greater number
 
 
 def undo_epochs(cursor: Any, state: int, first: int, last: int) -> Iterator[int]:

@@ -28,6 +28,7 @@ IDS = (0, 2)  # on different nodes
 def main(store: Path, recording: Path) -> None:
     with tr.open(
         store,
+        create=True,
         nodes=2,
         shards=2,
         map_size=1 << 28,
