@@ -26,7 +26,7 @@ from tailrace.store.base import Change
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[tr.Database]:
     """A store without Spark: no statement here needs it."""
-    with tr.open(tmp_path / "s", map_size=1 << 28) as database:
+    with tr.open(tmp_path / "s", create=True, map_size=1 << 28) as database:
         database.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT, s STRING)")
         database.table("t").put_many([{"id": i, "a": i * 10, "s": f"s{i}"} for i in range(4)])
         yield database

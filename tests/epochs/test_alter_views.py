@@ -38,7 +38,7 @@ VIEWS = {
 
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
-    with tr.open(tmp_path / "s", spark=spark, map_size=1 << 30, durable=False) as database:
+    with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30, durable=False) as database:
         database.sql(f"CREATE TABLE t (id INT PRIMARY KEY, {WIDE})")
         database.sql("CREATE TABLE d (k INT PRIMARY KEY, name STRING)")
         database.table("d").put_many([{"k": k, "name": f"d{k}"} for k in range(4)])

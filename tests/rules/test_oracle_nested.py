@@ -97,7 +97,7 @@ def test_views_equal_recomputation(tmp_path: Path, spark: Any, views: list[str],
     with nested_store(tmp_path / "s", spark) as db:
         model = Model(db)
         if spread:
-            inside(db).epochs.small = -1
+            inside(db).epochs.jobs.small = -1
         for name in "tu":
             write(rng, model, name)
         db.sql(";".join(f"CREATE MATERIALIZED VIEW v{i} AS {sql}" for i, sql in enumerate(views)))
