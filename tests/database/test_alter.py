@@ -281,7 +281,7 @@ def test_rows_expire_by_a_renamed_column(db: tr.Database) -> None:
     db.sql("ALTER TABLE e ADD COLUMN more INT DEFAULT 5; ALTER TABLE e DROP COLUMN gone")
     db.sql("ALTER TABLE e RENAME COLUMN at TO `it's day`; ALTER TABLE e RENAME TO f")
     text = shown(db, "TABLE f")
-    assert text.endswith(r"WITH (ttl = '172800000000 microseconds', ttl_column = 'it\'s day')")
+    assert text.endswith(r"WITH (ttl = '2 days', ttl_column = 'it\'s day')")
     db.sql(text.replace("TABLE f", "TABLE g"))
     db.table("f").put({"id": 3, "it's day": "2026-01-02"})
     now = int(datetime(2026, 1, 10, tzinfo=UTC).timestamp() * 1_000_000)
