@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable
 
 from tailrace_fuzz.aggregates import Aggregates
-from tailrace_fuzz.expressions import ARRAYS, SCALARS, Expr, Expressions, Ref
+from tailrace_fuzz.expressions import SCALARS, Expr, Expressions, Ref
 from tailrace_fuzz.features import Features
+from tailrace_fuzz.nested import NESTED
 from tailrace_fuzz.sources import MAX_JOIN_ROWS, Named, Source, Sources
 from tailrace_fuzz.subqueries import comparable_pairs
 from tailrace_fuzz.windows import Windows
@@ -70,7 +71,7 @@ class Laterals:
             return f"SELECT {', '.join(c.sql for c in calls)} FROM {inner.sql}{condition}", list(calls), 1
         items: list[Expr] = list(self._rng.sample(inner.refs, min(len(inner.refs), 3)))
         shown = ", ".join(i.sql for i in items)
-        exact = all(i.grade < 2 and i.kind not in ARRAYS for i in items)
+        exact = all(i.grade < 2 and i.kind not in NESTED for i in items)
         if form == "groups" and exact:
             call = self._aggregates.of(inner.refs, "int")
             return f"SELECT {shown}, {call.sql} FROM {inner.sql}{condition} GROUP BY {shown}", [*items, call], 4
