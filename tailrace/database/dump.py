@@ -16,9 +16,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from tailrace.catalog.catalog import Catalog
+from tailrace.catalog.create_sql import schema_sql
 from tailrace.catalog.pinned import pinned_relations
 from tailrace.catalog.retention import RETENTIONS
-from tailrace.catalog.show import schema_sql
 from tailrace.codec.schema import TableDef
 from tailrace.database.backup import Saved
 from tailrace.database.drafts import draft

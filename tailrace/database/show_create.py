@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tailrace.catalog.catalog import Catalog
-from tailrace.catalog.show import create_table_sql, create_view_sql
+from tailrace.catalog.create_sql import create_table_sql, create_view_sql
 from tailrace.plan.sql.altering import ShowCreate
 
 

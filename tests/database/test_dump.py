@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tailrace as tr
+from tailrace.catalog.create_sql import create_table_sql, create_view_sql
 from tailrace.catalog.retention import RETENTIONS
-from tailrace.catalog.show import create_table_sql, create_view_sql
 from tailrace.codec.schema import TableDef
 from tailrace.database.inside import inside
 from tailrace.database.progress import Step
