@@ -27,7 +27,7 @@ def break_rows(shop: Tailrace) -> None:
 def test_audit(shop: Tailrace, spark: Any) -> None:
     shop("put", "orders", '{"id": 1, "cust": 7, "price": "9.50"}', '{"id": 2, "cust": 8, "price": "1.50"}')
     shop("sql", SPEND)
-    assert "no damage found: audited 2 rows of 1 views" in shop("audit").stdout
+    assert "no damage found: audited 2 rows of 1 view and" in shop("audit").stdout
     break_rows(shop)
     output = shop("audit", code=1).stdout
     assert "rows of spend" in output

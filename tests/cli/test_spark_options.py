@@ -16,7 +16,7 @@ from tailrace.cli.app import app
 from tailrace.errors import BadSetting
 
 OPTIONS = {"--master", "--memory", "--conf", "--log-format"}
-WITH_SPARK = {"sql", "refresh", "run", "resume", "verify", "audit", "check", "demo"}
+WITH_SPARK = {"sql", "refresh", "run", "resume", "verify", "audit", "check", "restore", "demo"}
 
 
 def test_every_verb_that_uses_spark_has_the_options_and_no_other() -> None:

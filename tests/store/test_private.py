@@ -12,7 +12,7 @@ import pytest
 import tailrace as tr
 from tailrace.database.inside import inside
 from tailrace.errors import EpochsLocked, StoreError
-from tailrace.spark import session as sessions
+from tailrace.spark import java
 from tailrace.store.base import Write
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.file_locks import held
@@ -87,11 +87,11 @@ def test_the_java_wrapper_is_private_and_its_name_is_unpredictable(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = os.umask(0)
     try:
-        sessions._wrap_java.cache_clear()
-        wrapper = sessions._wrap_java(Path("/opt/a java's home"))
+        java._wrap_java.cache_clear()
+        wrapper = java._wrap_java(Path("/opt/a java's home"))
     finally:
         os.umask(before)
-        sessions._wrap_java.cache_clear()
+        java._wrap_java.cache_clear()
     assert wrapper.parent == tmp_path
     assert str(os.getuid()) not in wrapper.name.split("-")
     assert stat.S_IMODE(wrapper.stat().st_mode) == 0o700
