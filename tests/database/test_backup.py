@@ -18,6 +18,7 @@ from tailrace.database.inside import inside
 from tailrace.database.progress import Step
 from tailrace.errors import BadBackup, Fenced, NewerFormat, NotCapable, OptionDiffers, StoreError
 from tailrace.store.base import Write
+from tailrace.store.lmdb.settings import FORMAT
 from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.locks import TERM
 from tailrace.store.pins import PINS
@@ -360,7 +361,7 @@ def test_every_byte_of_a_backup_is_protected(backup: Path, tmp_path: Path) -> No
     assert tr.restore(tmp_path / "backup", tmp_path / "again", verify=False).ok
 
 
-@pytest.mark.parametrize("fields", [{"version": 2}, {"settings": {"format": 3, "nodes": 1}}])
+@pytest.mark.parametrize("fields", [{"version": 2}, {"settings": {"format": FORMAT + 1, "nodes": 1}}])
 def test_a_backup_of_a_newer_version_is_refused(backup: Path, tmp_path: Path, fields: dict[str, Any]) -> None:
     shutil.copytree(backup, tmp_path / "backup")
     change(tmp_path / "backup" / "manifest.json", **fields)

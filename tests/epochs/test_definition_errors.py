@@ -26,7 +26,6 @@ MISTAKES = [
     ("SELECT CAST(n AS nosuch) AS p FROM a", "(?i)nosuch"),
     ("SELECT id, sum(n) OVER (ORDER BY h RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS p FROM a", "(?i)range"),
     ("SELECT array(n, map(1, 2)) AS p FROM a", "same type"),
-    ("SELECT s.`f.g` AS p FROM (SELECT named_struct('f.g', n) AS s FROM a) q", "rename the fields"),
     ("SELECT a.id FROM a JOIN b ON a.n = b.n AND EXISTS (SELECT 1 FROM a z WHERE z.n = a.n AND z.id = b.id)", "WHERE"),
     ("SELECT a.id FROM a JOIN b ON a.id + b.id IN (SELECT n FROM a)", "move the condition to WHERE"),
     (

@@ -180,7 +180,10 @@ def test_what_cannot_be_recorded(db: tr.Database, tmp_path: Path) -> None:
     create(db, "selection")
     with pytest.raises(FileNotFoundError), db.record(tmp_path / "no" / "such" / "h.arrow"):
         pass
-    with pytest.raises(StoreError, match="'selection' was dropped or replaced"), db.record(tmp_path / "h.arrow"):
+    with (
+        pytest.raises(StoreError, match="'selection' was dropped, renamed or replaced"),
+        db.record(tmp_path / "h.arrow"),
+    ):
         db.drop("selection")
     assert len(lines(tmp_path / "h.arrow", "epoch")) == 1  # the file keeps everything up to the drop
     assert inside(db).store.documents(PINS) == {}

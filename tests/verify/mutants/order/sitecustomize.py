@@ -7,18 +7,23 @@ from typing import Any
 from msgspec.structs import replace
 
 from tailrace.epochs.protocol import Epochs
+from tailrace.epochs.work import EpochWork
 
-_original = Epochs._refresh_all
+_original = EpochWork.run
 _postponed: dict[int, Any] = {}  # epoch: the range of the epoch before
 
 
-def _refresh_all(self: Epochs, done: Any, intent: Any, maintained: Any) -> int:
+def run(self: EpochWork) -> int:
+    done, intent = self.done, self.intent
     start, end = _postponed.pop(intent.epoch, (done.cut, intent.end))
-    if intent.epoch % 2 and self._store.newest_cut() != end:
+    if intent.epoch % 2 and self.store.newest_cut() != end:
         _postponed[intent.epoch + 1] = start, end
-        start, end = end, self._store.cut_after(end, self._largest)
-    return _original(self, replace(done, cut=start), replace(intent, end=end), maintained)
+        start, end = end, self.store.cut_after(end, 1)
+    self.done, self.intent = replace(done, cut=start), replace(intent, end=end)
+    rows = _original(self)
+    self.done, self.intent = done, replace(self.intent, end=intent.end)
+    return rows
 
 
-Epochs._refresh_all = _refresh_all  # type: ignore[method-assign]
+EpochWork.run = run  # type: ignore[method-assign]
 Epochs.trim = lambda self: None  # type: ignore[method-assign]
