@@ -78,13 +78,18 @@ def assert_right(db: tr.Database, query: str) -> None:
         assert db.verify(query).ok
 
 
+def create(db: tr.Database, query: str) -> None:
+    text = (FOLDER / f"{query}.sql").read_text()
+    db.sql(f"CREATE MATERIALIZED VIEW {query} WITH (refresh = 'incremental') AS {text}")
+
+
 @pytest.mark.parametrize("query", QUERIES)
 def test_creating_a_large_view_over_small_tables(
     db: tr.Database, query: str, monkeypatch: pytest.MonkeyPatch, told: Callable[[str], None]
 ) -> None:
     counts: Counter[str] = Counter()
     counted(monkeypatch, SparkTyper, "_empty_frame", counts)  # once for each analysis by Spark of some expressions
-    counted(monkeypatch, define.ViewDefiner, "_analyze", counts)
+    counted(monkeypatch, define.ViewDefiner, "analyze", counts)
     counted(monkeypatch, Stages, "to_frame", counts)
     first, *others = rewriter.REWRITES
 
@@ -93,16 +98,14 @@ def test_creating_a_large_view_over_small_tables(
         return first(*given)
 
     monkeypatch.setattr(rewriter, "REWRITES", (push_filters, *others))
-    db.sql(
-        f"CREATE MATERIALIZED VIEW {query} WITH (refresh = 'incremental') AS {(FOLDER / f'{query}.sql').read_text()}"
-    )
+    create(db, query)
     view = inside(db).catalog.views[query]
     assert view.root is not None
     nodes = list(walk(view.root))
     counts["nodes"], counts["distinct nodes"] = len(nodes), len({node.fingerprint for node in nodes})
     told(", ".join(f"{name}: {count}" for name, count in counts.items()))
     assert counts["_empty_frame"] <= 4
-    assert counts["_analyze"] == 1
+    assert counts["analyze"] == 1
     assert counts["rounds"] <= 3
     assert counts["nodes"] <= 250
     assert counts["distinct nodes"] <= 100
@@ -112,6 +115,8 @@ def test_creating_a_large_view_over_small_tables(
 
 
 def test_views_follow_their_tables(db: tr.Database) -> None:
+    for query in set(QUERIES) - set(db.views()):  # another worker may have run the test that creates it
+        create(db, query)
     rng = random.Random(5)
     before = {query: db.view(query).scan() for query in QUERIES}
     for name in ("store_sales", "catalog_sales", "web_sales", "item"):
