@@ -45,9 +45,9 @@ def main(path: str, first: str, seed: str) -> None:
         for line in sys.stdin:
             for _ in range(int(line)):
                 what, name, rows = next(upcoming)
-                table = db.table(name)
                 say(what, name, rows)
                 try:
+                    table = db.table(name)
                     written = table.put_many(rows) if what == "put" else table.delete_many(rows)
                     say("ok", written.transaction, written.operations)
                 except TailraceError as error:
