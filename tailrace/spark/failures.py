@@ -25,6 +25,7 @@ from tailrace.spark.session import is_running
 FAILURES = (PySparkException, Py4JError, ConnectionError)
 _TASK = re.compile(r".*\(TID \d+\) \([^)]*\): ")  # Spark's prefix to the error of a task
 _AWAITING = "Exception thrown in awaitResult"
+_END_OF_STREAM = "java.io.EOFException"  # what Spark reports if it notices a lost worker only when it reads from it
 _CLASS = re.compile(r"^[\w.$]+(?:Exception|Error): ")
 
 
@@ -38,7 +39,10 @@ def reason(error: Exception) -> str:
         return raised[-1].split(" SQLSTATE:")[0].strip() if raised else lines[0]
     if "error occurred while calling" in lines[0] and len(lines) > 1:
         # Line 1 names the called method. Line 2 has the class and the message of the exception.
-        return _CLASS.sub("", _TASK.sub("", lines[1].removeprefix(": "))).split(" SQLSTATE:")[0]
+        raised_by_task = _TASK.sub("", lines[1].removeprefix(": "))
+        if raised_by_task.startswith(_END_OF_STREAM):
+            return "Python worker exited unexpectedly; it may have run out of memory"
+        return _CLASS.sub("", raised_by_task).split(" SQLSTATE:")[0]
     return lines[0].split(" SQLSTATE:")[0]
 
 
