@@ -88,7 +88,7 @@ def recovered_documents(name: str) -> dict[str, Any]:
 
 
 def failed_again(old: FailedView, new: FailedView) -> FailedView:
-    """The state of a view after another failed attempt: the new error, the old epoch, and a longer pause."""
+    """The state of a view after another failed attempt: the new error, the old epoch and states, a longer pause."""
     pause = min(FIRST_PAUSE * 2 ** min(old.tries, 20), LONGEST_PAUSE)
     return structs.replace(
         new,
@@ -97,6 +97,7 @@ def failed_again(old: FailedView, new: FailedView) -> FailedView:
         time=old.time,
         failed_at=old.failed_at,
         held=old.held,
+        states=old.states,
         tries=old.tries + 1,
         next_try=time.time() + pause,
     )

@@ -122,7 +122,7 @@ class FailingViews:
         )
         if (old := before.get(name)) is None:
             return view
-        again = structs.replace(failed_again(old, view), states=old.states)
+        again = failed_again(old, view)
         lost = isinstance(error.cause, LOST_HISTORY) and name in intent.catch_ups and old.held
         return structs.replace(again, held=False, next_try=0.0) if lost else again
 
@@ -135,7 +135,7 @@ class FailingViews:
             states = _states(maintained, maintained.definitions[name])
             view = structs.replace(all_failed[root], because=root, states=states)
             old = before.get(name)
-            all_failed[name] = view if old is None else structs.replace(failed_again(old, view), states=old.states)
+            all_failed[name] = view if old is None else failed_again(old, view)
         self.tenure.fence()
         left = structs.replace(intent, failed=all_failed, term=self.tenure.term)
         self.store.change_documents({INTENT.name: left}, term=left.term)
