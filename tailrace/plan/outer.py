@@ -19,11 +19,11 @@ from sqlglot import exp
 from tailrace.plan.expressions import operand, parse_expr, with_fields
 from tailrace.plan.nodes import Node, walk
 from tailrace.plan.sql.dialect import generate
-from tailrace.plan.sql.refuse import unsupported
+from tailrace.plan.sql.levels import OuterReference, column_number
 from tailrace.types import Column
 
 if TYPE_CHECKING:
-    from tailrace.plan.build.scope import Scope
+    from tailrace.plan.build.scope import Entry, Scope
 
 _REFERENCE = re.compile(r"\^(\d+)\.(\d+):(.*)\Z", re.DOTALL)
 
@@ -34,28 +34,29 @@ class Outer:
 
     scope: Scope
     columns: tuple[Column, ...]
+    noted: list[OuterReference] | None = None  # if a list, references are noted here
 
     @property
     def depth(self) -> int:
         return 0 if self.scope.outer is None else 1 + self.scope.outer.depth
 
     def reference(self, node: exp.Column) -> exp.Expr | None:
-        """The outer reference for a column that the subquery itself does not have; None if this query lacks it too."""
+        """The outer reference for a column that the subquery itself does not have; None if no query around has it."""
         match = self.scope.find(node)
         if match is None:
-            if self.scope.outer is not None and self.scope.outer.reference(node) is not None:
-                construct = f"column {node.name!r} of a query two levels outside its subquery"
-                reason = (
-                    "in Spark SQL a subquery can use columns of the query directly around it only;"
-                    " select the column there, or join its table inside the subquery"
-                )
-                raise unsupported(construct, node, reason)
-            return None
+            return None if self.scope.outer is None else self.scope.outer.reference(node)
         entry, parts = match
+        self._note(node, entry, parts)
         positioned = next((n for n in node.walk() if "line" in n.meta), None)
         text = f"^{self.depth}.{entry.position}:{self.columns[entry.position].type}"
         marker = exp.Column(this=exp.Identifier(this=text, quoted=True).update_positions(positioned))
         return with_fields(marker, parts)
+
+    def _note(self, node: exp.Column, entry: Entry, parts: list[exp.Expr]) -> None:
+        number = column_number(node)
+        if self.noted is not None and number is not None:
+            value: tuple[int | str, ...] = (entry.position, *(p.name.lower() for p in parts))
+            self.noted.append(OuterReference(number, self.depth, value, entry.qualifier))
 
 
 def is_outer(node: exp.Column) -> bool:

@@ -16,6 +16,7 @@ from tailrace.plan.nodes import Node
 from tailrace.plan.outer import Outer
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import generate, location
+from tailrace.plan.sql.levels import OuterReference
 from tailrace.plan.sql.refuse import refuse_expression, unknown
 from tailrace.plan.typing import Types
 from tailrace.types import Column
@@ -37,7 +38,7 @@ class Environment:
     """Lookups for planning one query.
 
     `query` plans a nested query. `subqueries` holds those that placeholders stand for. `outer` is the query
-    around this one.
+    around this one. `noted` collects the references of subqueries to the queries around them, if it is a list.
     """
 
     relations: Relations
@@ -46,6 +47,7 @@ class Environment:
     query: BuildQuery
     subqueries: Subqueries = field(default_factory=Subqueries)
     outer: Outer | None = None
+    noted: list[OuterReference] | None = None
 
     def with_cte(self, name: str, node: Node) -> Environment:
         return replace(self, ctes={**self.ctes, name.lower(): node})

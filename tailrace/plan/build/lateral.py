@@ -40,7 +40,7 @@ def build_lateral_subquery(relation: Relation, join: exp.Join, env: Environment,
     is_left = _require_kind(join)
     refuse_clauses(lateral)
     width = len(relation.node.columns)
-    outer = Outer(replace(relation.scope, outer=env.outer), relation.node.columns)
+    outer = Outer(replace(relation.scope, outer=env.outer), relation.node.columns, env.noted)
     plan = build_query(lateral.this, replace(env, outer=outer))
     names = _names(plan, lateral)
     scope = relation.scope.beside(Scope.of(plan, lateral.alias or None, names), width)

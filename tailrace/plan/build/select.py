@@ -34,6 +34,7 @@ from tailrace.plan.joining import renamed
 from tailrace.plan.nodes import Node, Order, Project
 from tailrace.plan.sql import functions
 from tailrace.plan.sql.dialect import location
+from tailrace.plan.sql.levels import OuterReference
 from tailrace.plan.sql.recomputable import require_storable
 from tailrace.plan.sql.refuse import (
     refuse_by_name,
@@ -62,11 +63,16 @@ def build(query: exp.Expr, relations: Relations, typer: Typer | Types) -> Node:
     return build_view(query, relations, typer).node
 
 
-def build_view(query: exp.Expr, relations: Relations, typer: Typer | Types) -> Built:
-    """The plan and the order in which readers see the view. The plan itself has no row order."""
+def build_view(
+    query: exp.Expr, relations: Relations, typer: Typer | Types, noted: list[OuterReference] | None = None
+) -> Built:
+    """The plan and the order in which readers see the view. The plan itself has no row order.
+
+    `noted` collects the references of subqueries to the queries around them.
+    """
     types = typer if isinstance(typer, Types) else Types(typer)
     try:
-        node, order = _build_query(query, Environment(relations, types, {}, _build_node))
+        node, order = _build_query(query, Environment(relations, types, {}, _build_node, noted=noted))
     except RecursionError:
         raise SqlError(message="the query is nested too deeply") from None
     require_storable(node.columns, query)

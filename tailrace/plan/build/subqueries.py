@@ -170,7 +170,7 @@ class _SubqueryJoiner:
         return text
 
     def plan(self, call: exp.Expr) -> tuple[Node, Decorrelation]:
-        outer = Outer(self._base.scope, self._base.node.columns)
+        outer = Outer(self._base.scope, self._base.node.columns, self._env.noted)
         query = self._env.subqueries.of(call).query
         plan = self._env.query(query, replace(self._env, outer=outer))
         return plan, Decorrelation(self._base.node, outer.depth, self._env.types, query)

@@ -105,6 +105,8 @@ class Verbatim(Spark):
     class Generator(Spark.Generator):  # type: ignore[misc, valid-type]
         # sqlglot would generate TIMESTAMP for TIME.
         TYPE_MAPPING = {**Spark.Generator.TYPE_MAPPING, exp.DType.TIME: "TIME"}
+        # Spark has WITH in subqueries. sqlglot would move it to the outermost query.
+        EXPRESSIONS_WITHOUT_NESTED_CTES: set[type[exp.Expr]] = set()
 
 
 for _name in _WITHOUT_POSITION:

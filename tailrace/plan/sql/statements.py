@@ -21,7 +21,7 @@ from tailrace.plan.sql.altering import Alter, ShowCreate, read_alter, read_show_
 from tailrace.plan.sql.columns import read_columns
 from tailrace.plan.sql.durations import duration_micros
 from tailrace.plan.sql.quantified import rewrite_quantified
-from tailrace.plan.sql.tokens import Words, check_name
+from tailrace.plan.sql.tokens import Location, Words, check_name
 from tailrace.types import Column
 
 
@@ -41,6 +41,8 @@ class CreateTable:
     if_not_exists: bool
     ttl: TimeToLive | None = None
     defaults: Mapping[str, str] = field(default_factory=dict)
+    place: Mapping[str, str] = field(default_factory=dict)
+    """Options for kinds of stores, such as `hbase.table`."""
 
 
 @dataclass(frozen=True)
@@ -179,29 +181,38 @@ def _read_create_table(words: Words) -> CreateTable:
         reason = "create the table with its columns, then write rows with `tailrace load` or db.table(...).put_many"
         raise Unsupported(construct="CREATE TABLE ... AS", reason=reason, **words.location())
     columns, key, defaults = read_columns(words, name)
-    ttl = _read_ttl(words, columns)
+    where, options = words.location(), _read_options(words)
     if words.peek():
         reason = "a table has only columns, a primary key and WITH (ttl = ..., ttl_column = ...)"
         raise Unsupported(construct=f"{words.peek()} in CREATE TABLE", reason=reason, **words.location())
-    return CreateTable(name, columns, key, if_not_exists, ttl, defaults)
+    place = {option: value for option, value in options.items() if "." in option}
+    return CreateTable(name, columns, key, if_not_exists, _ttl(options, columns, where), defaults, place)
 
 
-def _read_ttl(words: Words, columns: tuple[Column, ...]) -> TimeToLive | None:
-    """Reads `WITH (ttl = '30 days', ttl_column = 'ts')`, the only options of a table."""
-    where = words.location()
-    if not words.accept("WITH"):
-        return None
-    words.expect("(")
+def _read_options(words: Words) -> dict[str, str]:
+    """Reads `WITH (ttl = '30 days', ttl_column = 'ts')`. An option of a kind of store has a dot: `hbase.table`."""
     options: dict[str, str] = {}
+    if not words.accept("WITH"):
+        return options
+    words.expect("(")
     while not options or words.accept(","):
         location, option = words.location(), words.read_name("table option").lower()
-        if option not in ("ttl", "ttl_column") or option in options:
-            reason = "the options of a table are ttl and ttl_column, each once"
+        if words.accept("."):
+            option += f".{words.read_name('table option').lower()}"
+        if (option not in ("ttl", "ttl_column") and "." not in option) or option in options:
+            reason = "the options of a table are ttl, ttl_column, hbase.table and hbase.columns, each once"
             raise Unsupported(construct=f"option {option}", reason=reason, **location)
         words.expect("=")
         options[option] = words.next().text
     words.expect(")")
-    if len(options) < 2:
+    return options
+
+
+def _ttl(options: Mapping[str, str], columns: tuple[Column, ...], where: Location) -> TimeToLive | None:
+    given = [option for option in options if "." not in option]
+    if not given:
+        return None
+    if len(given) < 2:
         message = "a time to live needs both ttl and ttl_column, as in WITH (ttl = '30 days', ttl_column = 'ts')"
         raise SqlError(message=message, **where)
     micros = duration_micros(options["ttl"])
@@ -261,13 +272,16 @@ def parse_query(sql: str) -> exp.Expr:
 def only_query(trees: list[exp.Expr]) -> list[exp.Expr]:
     """Raises `Unsupported` if a tree is not a query. Required before Spark runs the text: Spark could also write."""
     for tree in trees:
-        # sqlglot parses TABLE t as an alias.
-        is_table = isinstance(tree, exp.Alias) and tree.this.name.upper() == "TABLE"
-        if not (is_table or isinstance(tree, exp.Query | exp.Values)) or tree.find(*_WRITING_NODES):
+        if not (is_table_statement(tree) or isinstance(tree, exp.Query | exp.Values)) or tree.find(*_WRITING_NODES):
             reason = "begin with SELECT, WITH, VALUES, FROM or TABLE, and write no data"
             construct = "a statement other than a query here"
             raise Unsupported(construct=construct, reason=reason, **dialect.location(tree))
     return trees
+
+
+def is_table_statement(tree: exp.Expr) -> bool:
+    """Whether it is TABLE t, which sqlglot parses as a column with the alias t."""
+    return isinstance(tree, exp.Alias) and bool(tree.this.name.upper() == "TABLE")
 
 
 def _read_drop(words: Words) -> Drop:
@@ -324,6 +338,7 @@ __all__ = [
     "Show",
     "Statement",
     "check_name",
+    "is_table_statement",
     "only_query",
     "parse",
     "parse_located",
