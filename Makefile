@@ -10,7 +10,7 @@ export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check lint types bench bench-peers fuzz soak clean
+.PHONY: help setup demo test test-hbase check lint types bench bench-peers fuzz soak hbase hbase-stop endpoint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -24,10 +24,13 @@ setup: .venv/.ready ## create .venv and install Tailrace and its tools (PYTHON=.
 demo: setup ## two minutes: TPC-H tables, eight views, a stream of changes, all views verified
 	@$(RUN) -m tailrace demo
 
-test: setup ## all tests except the long ones
-	$(RUN) -m pytest -m "not soak" -n 3 --dist worksteal
+test: setup ## all tests except the long ones and those on HBase
+	$(RUN) -m pytest -m "not soak and not hbase" -n 3 --dist worksteal
 
-check: lint types test ## everything that CI runs: lint, types, tests
+test-hbase: setup ## the tests on a local HBase cluster (needs Maven; downloads HBase the first time)
+	$(RUN) -m pytest -m hbase tests/hbase tests/store
+
+check: lint types test ## everything that CI runs: lint, types, tests (those on HBase have a target of their own)
 
 lint: setup ## style and import rules
 	$(RUN) -m ruff check .
@@ -49,6 +52,16 @@ fuzz: setup ## 1000 random queries, compared with Spark after every epoch (FUZZ=
 soak: setup ## the long tests, up to two hours: 200 random faults, ten minutes of the bank test
 	$(RUN) -m pytest -m soak -n 3 --dist worksteal
 
+hbase: setup ## start a local HBase cluster in .hbase (needs Maven; downloads HBase the first time)
+	@$(RUN) -m tailrace_hbase start
+
+hbase-stop: setup ## stop it; its data stay
+	@$(RUN) -m tailrace_hbase stop
+
+endpoint: ## build the replication endpoint for HBase: tailrace/store/hbase/tailrace-hbase.jar (needs Maven)
+	mvn -q -B -f java/endpoint/pom.xml package
+	cp java/endpoint/target/tailrace-hbase.jar tailrace/store/hbase/
+
 clean: ## remove .venv and all generated files
-	rm -rf .venv .venv-peers build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-peers build dist java/*/target *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,6 +14,7 @@
     │   ├── UnknownColumn         a row has a column that its table lacks
     │   ├── NoSuchRow             an update of a row that does not exist
     │   ├── BadKey                a key with the wrong number or types of values
+    │   ├── BadCell               a cell of HBase has no value of its column's type
     │   ├── BadPosition           a read waits for a position that no write to this store returned
     │   ├── BadFile               a file to load is invalid (with the line)
     │   ├── RowFailed             an expression of a view failed: raise_error(), a scalar subquery of several rows
@@ -26,6 +27,9 @@
     │   ├── OlderFormat           the store was written by an older Tailrace, in an incompatible format
     │   ├── StoreFull             the memory map or the disk is full
     │   ├── ReadOnly              the directory or the disk is not writable
+    │   ├── StoreUnavailable      HBase did not answer in time
+    │   ├── NotShipped            HBase does not ship its log to the store
+    │   ├── RequestRefused        HBase refused a request
     │   ├── Corrupt               a checksum does not match, or stored data is invalid
     │   ├── Conflict              a document is not what its writer had read
     │   ├── OffsetGap             log entries are missing
@@ -57,6 +61,7 @@ from typing import Any
 
 __all__ = [
     "BadBackup",
+    "BadCell",
     "BadFile",
     "BadHistory",
     "BadKey",
@@ -83,16 +88,19 @@ __all__ = [
     "NoSuchRow",
     "NotAStore",
     "NotCapable",
+    "NotShipped",
     "NullKey",
     "OffsetGap",
     "OlderFormat",
     "OptionDiffers",
     "ReadOnly",
+    "RequestRefused",
     "RowFailed",
     "SnapshotGone",
     "SqlError",
     "StoreError",
     "StoreFull",
+    "StoreUnavailable",
     "SyntaxFault",
     "TableAltered",
     "TailraceError",
@@ -199,6 +207,13 @@ class BadKey(DataError):
     template = "invalid key for {name!r} (key columns: {columns}): {reason}"
 
 
+class BadCell(DataError):
+    template = (
+        "the cell {column} of row {row} in the HBase table {table} cannot be read: {reason}."
+        " Put a valid value, or delete the cell or the row"
+    )
+
+
 class BadPosition(DataError):
     template = (
         "{position!r} is not a position of this store, whose newest position is {newest}."
@@ -257,6 +272,22 @@ class ReadOnly(StoreError):
         "{path} is not writable ({reason}). Readers also need write access, because they register the epoch they read."
         " Give this user write access"
     )
+
+
+class StoreUnavailable(StoreError):
+    template = "{url} does not answer: {reason}. Check that HBase and its Thrift2 server run there, then try again"
+
+
+class NotShipped(StoreError):
+    template = (
+        "HBase does not ship its log to {url}: nothing came from table {table} (row {row}) in {seconds:.0f} s."
+        " Check the replication peer with `hbase io.tailrace.hbase.Admin check {namespace}` (docs/hbase.md), then try"
+        " again; nothing is lost"
+    )
+
+
+class RequestRefused(StoreError):
+    template = "{url} refused the request {request}: {reason}"
 
 
 class Corrupt(StoreError):

@@ -16,12 +16,20 @@ processes run, and a process that is restarted after a kill does not meet the sa
 | epoch.work       | before a job is submitted to Spark                                                |
 | task.apply       | in a task: its deltas are computed, no shard is written                           |
 | shard.commit     | in a task: a shard is written but not committed; n - 1 others may be committed    |
+| shard.decided    | in a task, on HBase: what the epoch writes to a shard is decided, but not written |
+| shard.written    | in a task, on HBase: the entries of a shard are written, but not marked as such   |
 | shard.committed  | in a task: a shard is committed; others may not be                                |
 | task.applied     | in a task: all its shards are committed                                           |
 | epoch.commit     | all shards of all tasks are committed, the epoch is not                           |
 | epoch.committed  | the epoch is committed, the log is not trimmed                                    |
 | view.failed      | the intent leaves a failed view out, its states are not rolled back               |
 | view.undone      | the states of a failed view are rolled back in a shard; others may not be         |
+| tail.round       | on HBase: a round has begun, it has no barriers                                   |
+| tail.scanned     | on HBase: a table is scanned, but not marked as attached                          |
+| tail.forming     | on HBase: the marks of a transaction are chosen, nothing else                     |
+| tail.logged      | on HBase: the log of one more table is written, its images are not                |
+| tail.written     | on HBase: log and images of a transaction are written, its note is not            |
+| tail.committed   | on HBase: a transaction is committed, its part of the raw log is not deleted      |
 | log.trim         | log entries are trimmed, the notes of their transactions are not yet removed      |
 | build.chunk      | before the job that adds a chunk to a view                                        |
 | build.publish    | a view is complete but not published                                              |

@@ -45,7 +45,7 @@ def time_log_scan(db: tr.Database, table: str, columns: Sequence[str] = ("amount
     ref = store.ref
 
     def read(node: int) -> Iterator[pa.RecordBatch]:
-        return read_delta(ref.open(), definition, [node], handed.take(), positions, net=False)
+        return read_delta(ref.attach(), definition, [node], handed.take(), positions, net=False)
 
     schema = ", ".join(f"_{i} {definition.columns[p].type}" for i, p in enumerate(positions))
     rows = frame(db.spark, store.nodes, read, f"{schema}, _weight tinyint")

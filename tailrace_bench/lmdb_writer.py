@@ -43,7 +43,7 @@ def write(mode: str, file: str, env: str, keys: int) -> float:
         began = time.perf_counter()
         if pairs is None:
             encoded_keys, values = encode_rows(table, keys)
-            pairs = arrays.pairs([encoded_keys], values)
+            pairs = arrays.pairs(encoded_keys, values)
         with environment.begin(write=True) as txn, txn.cursor() as cursor:
             cursor.putmulti(pairs)
         return time.perf_counter() - began

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.spark.session import session
 from tailrace.spark.spark_options import SparkOptions
+from tailrace_hbase.local_cluster import LocalCluster
 
 # Test runs are short: use only the fast compiler. Its default code cache fills up, and then nothing is compiled.
 # Set here, so that the processes of all tests have it, also before the first test that has Spark itself.
@@ -54,6 +55,23 @@ def spark() -> Iterator[SparkSession]:
     started = session(options=SparkOptions(master="local[2]"))
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One cluster for the run. With TAILRACE_HBASE=.hbase it is the one in that directory, and stays."""
+    if kept := os.environ.get("TAILRACE_HBASE"):
+        found = LocalCluster(kept)
+        found.start()
+        yield found
+        return
+    started = LocalCluster(tmp_path_factory.mktemp("hbase"))
+    try:
+        started.start(servers=3)
+        started.admin("balancer", "off")
+        yield started
+    finally:
+        started.stop(orderly=False)  # nobody needs its data
 
 
 @pytest.fixture

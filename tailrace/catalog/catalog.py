@@ -235,11 +235,13 @@ class Catalog:
         key: tuple[str, ...],
         defaults: Mapping[str, str] | None = None,
         retention: Retention | None = None,
+        place: Mapping[str, str] | None = None,
     ) -> TableDef:
+        """Adds a table. `place` has the options that say where the store has its rows."""
         current = self._current()
         layout = Layout.of(columns, defaults) if defaults else None
         table = TableDef(current._next, name, columns, key, layout)
-        documents = _table_documents(table)
+        documents = {**_table_documents(table), **self._store.new_table(table, place or {})}
         if retention is not None:
             documents[RETENTIONS.at(table.id)] = retention
         self._change(documents, current._next + 1)
@@ -259,7 +261,7 @@ class Catalog:
         """
         removal = {} if was is None or was == table.name else {TABLES.at(was): None}
         kept = {} if retention is None else {RETENTIONS.at(table.id): retention}
-        documents = {**removal, **_table_documents(table), **kept}
+        documents = {**removal, **_table_documents(table), **self._store.altered_table(table), **kept}
         self._change({**documents, **self._redefined(views), **self._dropped(dropped)})
 
     def rename_view(self, was: str, view: ViewDef, others: Sequence[ViewDef], more: dict[str, Any]) -> None:
@@ -281,6 +283,10 @@ class Catalog:
     def retention(self, table: TableDef) -> Retention | None:
         """How long a table keeps its rows; None if for ever."""
         return self._store.document(RETENTIONS, table.id)
+
+    def place(self, table: TableDef) -> Mapping[str, str]:
+        """The options that say where the store has the rows of a table."""
+        return self._store.table_options(table)
 
     def _cascaded(self, name: str, cascade: bool) -> list[ViewDef]:
         """The views that are dropped with a table or view. Raises `InUse` if there are some that must not be."""

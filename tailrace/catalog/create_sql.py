@@ -17,8 +17,10 @@ from tailrace.types import Column, is_scalar
 _UNITS = sorted(((size, f"{unit}s") for unit, size in UNITS.items()), reverse=True)
 
 
-def create_table_sql(table: TableDef, retention: Retention | None = None) -> str:
-    """The CREATE TABLE statement of a table, whose rows live for as long as `retention` says."""
+def create_table_sql(
+    table: TableDef, retention: Retention | None = None, place: Mapping[str, str] | None = None
+) -> str:
+    """The CREATE TABLE statement of a table, whose rows live for as long as `retention` says, where `place` says."""
     stored = {c.name: c for c in table.layout.columns if not c.dropped} if table.layout is not None else {}
     lines = []
     for column in table.columns:
@@ -27,14 +29,16 @@ def create_table_sql(table: TableDef, retention: Retention | None = None) -> str
         lines.append(f"{name_sql(column.name)} {_type(column)}{clause}")
     lines.append(f"PRIMARY KEY ({', '.join(map(name_sql, table.key))})")
     body = ",\n  ".join(lines)
-    return f"CREATE TABLE {name_sql(table.name)} (\n  {body}\n){_time_to_live(retention)}"
+    options = {**_time_to_live(retention), **(place or {})}
+    given = ", ".join(f"{option} = {default_sql(value, 'string')}" for option, value in options.items())
+    return f"CREATE TABLE {name_sql(table.name)} (\n  {body}\n)" + (f" WITH ({given})" if given else "")
 
 
-def _time_to_live(retention: Retention | None) -> str:
+def _time_to_live(retention: Retention | None) -> dict[str, str]:
     if retention is None:
-        return ""
+        return {}
     length, unit = next((retention.length // size, unit) for size, unit in _UNITS if retention.length % size == 0)
-    return f" WITH (ttl = '{length} {unit}', ttl_column = {default_sql(retention.column, 'string')})"
+    return {"ttl": f"{length} {unit}", "ttl_column": retention.column}
 
 
 def _type(column: Column) -> str:

@@ -12,6 +12,7 @@ import tailrace
 from tailrace import Saved, terminal
 from tailrace.cli.shared_options import spark_options
 from tailrace.cli.verb import Dir, Json, open_store
+from tailrace.words import count
 
 Target = Annotated[
     Path, typer.Argument(metavar="TARGET", help="Directory to write to; it must not exist.", show_default=False)
@@ -51,7 +52,7 @@ def _print_saved(saved: Saved, what: str, as_json: bool) -> None:
     if as_json:
         terminal.print_json(asdict(saved))
     else:
-        size = f"{saved.files:,} files, {saved.bytes / 1e6:,.1f} MB"
+        size = f"{count(saved.files, 'file')}, {saved.bytes / 1e6:,.1f} MB"
         print(f"{what}, with all writes up to position {saved.position}, to {saved.path} ({size})")
 
 
@@ -104,7 +105,7 @@ def restore(
             print(f"{finding}. {finding.advice}")
         for report in restored.reports:
             differences = "" if report.ok else f": {report.missing:,} missing, {report.extra:,} extra"
-            print(f"{report.view}: {terminal.verdict(report.ok)}, {report.rows:,} rows{differences}")
+            print(f"{report.view}: {terminal.verdict(report.ok)}, {count(report.rows, 'row')}{differences}")
         print(f"restored {directory} at epoch {restored.epoch}, with all writes up to position {restored.position}")
     if not restored.ok:
         raise typer.Exit(1)

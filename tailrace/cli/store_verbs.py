@@ -14,7 +14,8 @@ from tailrace import terminal
 from tailrace.cli.status_verb import describe_build
 from tailrace.cli.verb import Dir, Json, open_store, usage_error
 from tailrace.codec import text
-from tailrace.errors import SqlError, StoreError, TailraceError
+from tailrace.errors import DataError, SqlError, StoreError, TailraceError
+from tailrace.store.store_ref import StoreRef
 
 if TYPE_CHECKING:
     from tailrace.database.outcome import Outcome
@@ -40,8 +41,8 @@ def init(
     Example:
       tailrace init shop
     """
-    if (directory / "store.json").exists():
-        raise StoreError(message=f"{directory} is already a Tailrace store", path=str(directory))
+    if StoreRef.of(directory).exists:
+        raise StoreError(message=f"{directory} is already a Tailrace store", path=directory)
     with tailrace.open(directory, create=True, nodes=nodes, shards=shards, durable=not relaxed) as db:
         if as_json:
             terminal.print_json(
@@ -107,11 +108,18 @@ def _read_statements(argument: str | None, file: str | None) -> tuple[str, str |
         raise usage_error("give either statements or --file, not both")
     if argument is not None:
         return argument, None
-    if file is not None and file != "-":
-        return Path(file).read_text(), file
     if file is None and sys.stdin.isatty():
         raise usage_error("no statements: give them as an argument, with --file, or on stdin")
-    return sys.stdin.read(), None
+    try:
+        if file is not None and file != "-":
+            return Path(file).read_text(encoding="utf-8"), file
+        return sys.stdin.read(), None
+    except OSError as error:
+        message = f"{file or 'stdin'} cannot be read: {error.strerror}; nothing was executed"
+        raise DataError(message=message) from None
+    except UnicodeDecodeError as error:
+        message = f"{file or 'stdin'} is not text in UTF-8 (byte {error.start + 1}); nothing was executed"
+        raise DataError(message=message) from None
 
 
 def _print_outcome(outcome: Outcome, as_json: bool) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,7 +28,7 @@ from tailrace.errors import TailraceError
 
 _NEGATIVE_NUMBER = re.compile(r"-\.?\d")
 
-Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of the store.", show_default=False)]
+Dir = Annotated[str, typer.Argument(metavar="STORE", help="Directory or URL of the store.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and errors as JSON on stderr.")]
 
 
@@ -64,7 +63,7 @@ def print_error(error: Exception, *, as_json: bool) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def open_store(directory: Path, max_lag: int | None = None) -> Database:
+def open_store(directory: str, max_lag: int | None = None) -> Database:
     """Opens an existing store. Only `init` creates one."""
     return tailrace.open(directory, max_lag=max_lag, spark=spark_options())
 

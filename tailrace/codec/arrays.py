@@ -28,6 +28,7 @@ LONG_DIGITS = 18
 # Not `pa.scalar`, which imports pandas: 0.3 s for everyone who imports Tailrace.
 _EMPTY = pa.Array.from_buffers(LARGE_BINARY, 1, [None, pa.py_buffer(bytes(16)), pa.py_buffer(b"")])[0]
 _MAX_LENGTH = 2**31 - 1
+_FEW = 48  # pairs for which NumPy's overhead would be larger than its gain
 _EXACT = Context(prec=76)
 _STORAGE = {
     pa.bool_(): "<u1",
@@ -210,15 +211,13 @@ def join_cells(parts: Sequence[pa.LargeBinaryArray | pa.Scalar]) -> pa.LargeBina
     return pc.binary_join_element_wise(*parts, _EMPTY) if widths is None else _join_fixed(parts, widths)
 
 
-def pairs(
-    parts: Sequence[pa.LargeBinaryArray | pa.Scalar], values: pa.LargeBinaryArray
-) -> Iterator[tuple[bytes, bytes]]:
-    """Pairs of a key (the joined `parts`) and its value. Fixed-width pairs are unpacked from one buffer."""
-    widths = _fixed_widths([*parts, values])
-    if widths is None:
-        return zip(join_cells(parts).to_pylist(), values.to_pylist(), strict=True)
-    records = _join_fixed([*parts, values], widths)
-    return struct.iter_unpack(f"{sum(widths[:-1])}s{widths[-1]}s", content(records))
+def pairs(keys: pa.LargeBinaryArray, values: pa.LargeBinaryArray) -> Iterator[tuple[bytes, bytes]]:
+    """Pairs of a key and its value. Many pairs of fixed width are unpacked from one buffer."""
+    widths = _fixed_widths([keys, values]) if len(keys) > _FEW else None
+    if not widths or not any(widths):
+        return zip(keys.to_pylist(), values.to_pylist(), strict=True)
+    records = _join_fixed([keys, values], widths)
+    return struct.iter_unpack(f"{widths[0]}s{widths[1]}s", content(records))
 
 
 def _fixed_widths(parts: Sequence[pa.LargeBinaryArray | pa.Scalar]) -> list[int] | None:

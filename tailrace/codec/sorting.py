@@ -69,7 +69,8 @@ def pack_keys(keys: pa.LargeBinaryArray) -> tuple[Vector, int] | None:
     if width is None:
         return None
     cells = arrays.cell_matrix(keys, width)
-    sizes = [int(byte).bit_length() for byte in _varying_bits(cells)]
+    set_in_any, set_in_all = bits_in_any_and_all(cells)
+    sizes = [int(byte).bit_length() for byte in set_in_any ^ set_in_all]
     if sum(sizes) > _WORD:
         return None
     words = np.zeros(len(keys), np.uint64)
@@ -80,16 +81,16 @@ def pack_keys(keys: pa.LargeBinaryArray) -> tuple[Vector, int] | None:
     return words, sum(sizes)
 
 
-def _varying_bits(cells: Vector) -> Vector:
-    """For each byte position, the bits that are not equal in all keys."""
+def bits_in_any_and_all(cells: Vector) -> tuple[Vector, Vector]:
+    """For each byte position of a matrix of keys, the bits that are set in any key, and those that are in all keys."""
     count, width = cells.shape
     even = count - count % _BLOCK
-    wide = cells[:even].reshape(even // _BLOCK, _BLOCK * width)  # long rows: NumPy is slow on many short ones
     set_in_any, set_in_all = np.bitwise_or.reduce(cells[even:], axis=0), np.bitwise_and.reduce(cells[even:], axis=0)
-    set_in_any |= np.bitwise_or.reduce(np.bitwise_or.reduce(wide, axis=0).reshape(_BLOCK, width), axis=0)
-    set_in_all &= np.bitwise_and.reduce(np.bitwise_and.reduce(wide, axis=0).reshape(_BLOCK, width), axis=0)
-    varying: Vector = set_in_any ^ set_in_all
-    return varying
+    if even:
+        wide = cells[:even].reshape(even // _BLOCK, _BLOCK * width)  # long rows: NumPy is slow on many short ones
+        set_in_any |= np.bitwise_or.reduce(np.bitwise_or.reduce(wide, axis=0).reshape(_BLOCK, width), axis=0)
+        set_in_all &= np.bitwise_and.reduce(np.bitwise_and.reduce(wide, axis=0).reshape(_BLOCK, width), axis=0)
+    return set_in_any, set_in_all
 
 
 def _prepend_true(differs: Vector) -> Vector:

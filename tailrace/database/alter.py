@@ -20,7 +20,7 @@ from tailrace.codec.schema import TableDef
 from tailrace.epochs.model import INTENT
 from tailrace.errors import BeingBuilt, InUse, NameTaken, SqlError, UnknownName
 from tailrace.plan.sql.altering import AddColumns, Alter, DropColumn, Rename, RenameColumn
-from tailrace.store.base import Store
+from tailrace.store.base import Capability, Store
 from tailrace.store.locks import EpochLock
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class Alterations:
         if len(layout.columns) + len(added) > MOST_COLUMNS:
             message = f"table {table.name!r} has had {len(layout.columns)} columns; the limit is {MOST_COLUMNS}"
             raise SqlError(message=message)
+        if any(column.default is not None for column in added):
+            self._store.require(Capability.DEFAULTS)
         if not added:
             return f"table {table.name} has these columns already"
         self._catalog.alter(table.with_layout(layout.added(added)))

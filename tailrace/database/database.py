@@ -38,9 +38,8 @@ from tailrace.errors import Closed, StoreError
 from tailrace.spark.spark_options import SparkOptions
 from tailrace.store.base import Capability, Store
 from tailrace.store.commits import read_committed
-from tailrace.store.lmdb import settings
-from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.locks import EpochLock
+from tailrace.store.requested import Requested
 from tailrace.store.store_ref import StoreRef
 from tailrace.types import quoted
 from tailrace.verify.audit.findings import AuditReport, affected_views
@@ -71,7 +70,7 @@ def open(
     max_lag: int | None = None,
     spark: SparkSession | SparkOptions | None = None,
 ) -> Database:
-    """Open the store in a directory. With `create`, first creates it if the directory is missing or empty.
+    """Open a store by its directory or URL. With `create`, first creates it if it does not exist.
 
     nodes, shards   the number of partitions of tables (2) and of views (2 x nodes); fixed when the store is created
     durable         every write is on disk when it returns (the default); if False, a crash of the operating system may
@@ -84,13 +83,7 @@ def open(
 
     Raises `OptionDiffers` if the store exists and has other nodes, shards or durability, or a larger map_size.
     """
-    directory = Path(StoreRef.of(path).location)
-    requested = settings.Requested(nodes, shards, durable, map_size)
-    if create and settings.can_create(directory):
-        settings.create(directory, requested.for_new_store())
-    else:
-        settings.require(directory, requested)
-    store = LmdbStore(directory)
+    store = StoreRef.of(path).open(Requested(nodes, shards, durable, map_size), create=create)
     if max_lag is not None:
         set_max_lag(store, max_lag)
     return Database(store, max_epoch, spark)

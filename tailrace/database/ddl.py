@@ -161,7 +161,9 @@ class StatementRunner:
                 types.arrow(column.type)
             ttl = statement.ttl
             retention = None if ttl is None else Retention(ttl.column, ttl.micros)
-            self._catalog.add_table(statement.name, statement.columns, statement.key, statement.defaults, retention)
+            self._catalog.add_table(
+                statement.name, statement.columns, statement.key, statement.defaults, retention, statement.place
+            )
         return f"created table {statement.name}"
 
     def _exists(self, name: str, if_not_exists: bool) -> bool:
@@ -332,18 +334,21 @@ class StatementRunner:
 
         All tables and views are read at one cut: the committed one if there are views, else the newest.
         """
-        from tailrace.database.query import answer_query, relation_names
+        from tailrace.database.query import SelectQuery, answer_query
 
-        names = relation_names(text)
+        query = SelectQuery.parse(text)
+        names = query.names
         if self._fresh and names & self._catalog.views.keys():
             self._db.catch_up()
+        elif names.isdisjoint(self._catalog.views):
+            self._store.catch_up()
         with pinned_relations(self._store, self._catalog) as (pin, relations):
             newest = self._store.newest_cut()
             reads_views = bool(names & relations.views.keys())
             failed = names & self._catalog.failed.keys()
             freshness = measure_freshness(self._store, pin, newest, failed) if reads_views else None
             cut = pin.cut if reads_views else newest
-            return answer_query(self._db.spark, self._store, relations, text, names, pin.epoch, cut), freshness
+            return answer_query(self._db.spark, self._store, relations, query, pin.epoch, cut), freshness
 
 
 def _is_plain_create_view(located: Located) -> bool:

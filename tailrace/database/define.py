@@ -14,13 +14,14 @@ from tailrace.catalog.catalog import views_over
 from tailrace.catalog.definition import ViewDef
 from tailrace.codec.schema import TableDef
 from tailrace.errors import SqlError, Unsupported
+from tailrace.plan.build.one_level import one_level
 from tailrace.plan.build.select import Built, build_view
 from tailrace.plan.dependencies import smallest_key
 from tailrace.plan.nodes import Node, Scan, tables
 from tailrace.plan.physical.zones import view_place
 from tailrace.plan.rewrite.reuse import reuse
 from tailrace.plan.rewrite.rewriter import rewrite
-from tailrace.plan.sql import recomputable
+from tailrace.plan.sql import dialect, recomputable
 from tailrace.plan.sql.statements import CreateView, parse_query
 from tailrace.plan.typing import Types
 from tailrace.spark.failures import FAILURES, reason
@@ -46,6 +47,19 @@ class Names:
 
     def source(self, name: str) -> TableDef | ViewDef:
         return self.views.get(name) or self.tables[name]
+
+    def relation(self, name: str) -> Node | None:
+        """The plan of a table or view; None if there is none of this name."""
+        if name in self.views:
+            view = self.views[name]
+            if view.root is None:
+                reason = f"that view is always recomputed ({view.reason}), so this view must be, too"
+                raise Unsupported(construct=f"reading view {name!r}", reason=reason)
+            return view.root
+        if name not in self.tables:
+            return None
+        table = self.tables[name]
+        return Scan(name, table.id, table.stored, table.positions, table.slots, self.colocated)
 
     def known_to(self, view: ViewDef) -> Names:
         """These names, each table with the columns that the SQL of a view sees."""
@@ -75,6 +89,8 @@ class ViewDefiner:
 
     def define(self, names: Names, statement: CreateView) -> ViewDef:
         """The definition of a view. A query that deltas cannot maintain is recomputed, if the policy allows that."""
+        query, sql = self.for_spark(names, statement.query, statement.query_sql)
+        statement = replace(statement, query=query, query_sql=sql)
         try:
             (built, order), columns, uses = self.plan(names, statement.query, statement.query_sql)
             planned_views = [v.plan.logical for v in names.views.values() if v.plan is not None]
@@ -126,19 +142,9 @@ class ViewDefiner:
         uses: set[str] = set()
 
         def relation(name: str) -> Node | None:
-            name = name.lower()
-            node: Node | None
-            if name in names.views:
-                node = names.views[name].root
-                if node is None:
-                    reason = f"that view is always recomputed ({names.views[name].reason}), so this view must be, too"
-                    raise Unsupported(construct=f"reading view {name!r}", reason=reason)
-            elif name in names.tables:
-                table = names.tables[name]
-                node = Scan(name, table.id, table.stored, table.positions, table.slots, names.colocated)
-            else:
-                return None
-            uses.add(name)
+            node = names.relation(name.lower())
+            if node is not None:
+                uses.add(name.lower())
             return node
 
         typer = SparkTyper(self._spark)
@@ -147,6 +153,11 @@ class ViewDefiner:
         columns = self.analyze(names, sql, tuple(uses))
         _require_same_columns(columns, root.columns)
         return PlannedQuery(Built(root, built.order), columns, tuple(sorted(uses)))
+
+    def for_spark(self, names: Names, query: exp.Expr, sql: str) -> tuple[exp.Expr, str]:
+        """A query and its text without references of subqueries that Spark does not have."""
+        rewritten = one_level(query, names.relation, SparkTyper(self._spark))
+        return (query, sql) if rewritten is query else (rewritten, dialect.generate(rewritten))
 
     def _define_recomputed(self, names: Names, statement: CreateView, error: SqlError) -> ViewDef:
         """The definition of a view that only Spark can run. `error` says why it has no plan."""

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
 
-from tailrace.errors import StoreError
+from tailrace.errors import StoreError, StoreFull
+from tailrace.store.disk_errors import FORBIDDEN, FULL, full_disk, read_only
 
 _SUFFIX = ".draft"
 
@@ -25,24 +26,64 @@ _SUFFIX = ".draft"
 def draft(target: Path) -> Iterator[Path]:
     """An empty private directory that becomes `target` when the block ends. It is removed if the block raises.
 
-    Raises `StoreError` if `target` exists and is not an empty directory.
+    Raises `StoreError` if `target` exists and is not an empty directory, `StoreFull` if the disk is full, `ReadOnly` if
+    the directory cannot be made.
     """
-    require_free(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(target)
-    place = target.parent / f".{target.name}.{uuid.uuid4().hex}{_SUFFIX}"
-    place.mkdir(mode=0o700)
-    descriptor = os.open(place, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield place
-        _settle(place)
+    with _disk_errors(target):
         require_free(target)
-        place.rename(target)
-        _sync(target.parent)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-        os.close(descriptor)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(target)
+        place = target.parent / f".{target.name}.{uuid.uuid4().hex}{_SUFFIX}"
+        place.mkdir(mode=0o700)
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield place
+            _settle(place)
+            require_free(target)
+            place.rename(target)
+            _sync(target.parent)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+            os.close(descriptor)
+
+
+@contextmanager
+def _disk_errors(target: Path) -> Iterator[None]:
+    """Turns errors of the disk that `target` is on into `StoreFull`, `ReadOnly` or `StoreError` that name `target`.
+
+    Errors that name another place stay as they are, and so do those of the operating system that name none, unless the
+    disk is full.
+    """
+    try:
+        yield
+    except StoreFull as error:
+        if not _is_beside(target, error.path):
+            raise
+        advice = "Free some space" if error.full == "disk" else "Give tailrace.restore a larger map_size"
+        text = f"cannot write to {target}: {error.reason}. Nothing was created. {advice} and try again"
+        raise StoreFull(**{**error.data, "path": str(target), "advice": advice, "text": text}) from error
+    except OSError as error:
+        if error.errno in FULL and (error.filename is None or _is_beside(target, error.filename)):
+            text = f"cannot write to {target}: the disk is full. Nothing was created. Free some space and try again"
+            raise full_disk(str(target), text=text) from error
+        if error.filename is None or not _is_beside(target, error.filename):
+            raise
+        reason = str(error.strerror)
+        text = (
+            f"cannot write to {target}: {reason}. Nothing was created. Choose a directory that this user can write to"
+        )
+        if error.errno in FORBIDDEN:
+            raise read_only(str(target), reason, text=text) from error
+        raise StoreError(message=text, path=str(target)) from error
+
+
+def _is_beside(target: Path, path: str | bytes | os.PathLike[str]) -> bool:
+    """Whether a path is `target`, its draft, in one of these, or a directory above."""
+    absolute, parent = Path(os.path.abspath(os.fsdecode(path))), Path(os.path.abspath(target)).parent
+    name = next((part for part in absolute.relative_to(parent).parts), "") if parent in absolute.parents else ""
+    is_draft = name.startswith(f".{target.name}.") and name.endswith(_SUFFIX)
+    return name == target.name or is_draft or absolute == parent or absolute in parent.parents
 
 
 def require_free(target: Path) -> None:

@@ -2,7 +2,7 @@
 
     schema.sql              CREATE statements of all tables and views
     tables/<name>.parquet   the rows of each table, all at one cut
-    manifest.json           checksums, and the file of each table
+    manifest.json           checksums, the file of each table, nodes, shards and max_lag
 
 The cut is the newest one. A pin keeps the log after it, so the rows at the cut stay readable while others write.
 """
@@ -20,6 +20,7 @@ from tailrace.catalog.create_sql import schema_sql
 from tailrace.catalog.pinned import pinned_relations
 from tailrace.catalog.retention import RETENTIONS
 from tailrace.codec.schema import TableDef
+from tailrace.database.admission import max_lag
 from tailrace.database.backup import Saved
 from tailrace.database.drafts import draft
 from tailrace.database.progress import OnStep, Step
@@ -35,6 +36,7 @@ _PLAIN = re.compile(r"[a-z0-9_]{1,100}")  # names of tables that are used as fil
 def dump(store: Store, catalog: Catalog, target: Path, on_step: OnStep) -> Saved:
     """Writes a dump into a new directory, which appears when the dump is complete."""
     with draft(target) as place, pinned_relations(store, catalog) as (_, relations):
+        store.catch_up()
         cut = store.newest_cut()
         schema = schema_sql(relations, store.documents(RETENTIONS))
         (place / SCHEMA).write_text(schema, encoding="utf-8")
@@ -46,7 +48,8 @@ def dump(store: Store, catalog: Catalog, target: Path, on_step: OnStep) -> Saved
         on_step(Step("computing checksums"))
         files = manifests.record_files(place, [SCHEMA, *tables.values()])
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        manifest = Manifest("dump", VERSION, now, cut, 0, {"nodes": store.nodes, "shards": store.shards}, files, tables)
+        settings = {"nodes": store.nodes, "shards": store.shards, "max_lag": max_lag(store)}
+        manifest = Manifest("dump", VERSION, now, cut, 0, settings, files, tables)
         manifests.write_manifest(place, manifest)
     return Saved(str(target), cut.position.number, 0, len(files), manifest.size)
 

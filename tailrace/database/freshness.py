@@ -40,11 +40,12 @@ def measure_freshness(store: Store, pin: Pin, newest: Cut, failed: Iterable[str]
 
 
 def catch_up(store: Store, refresh: Callable[[], object]) -> None:
-    """Returns when the views include everything that is logged now.
+    """Returns when the views include everything that is written now.
 
     Runs epochs, or waits for the process that runs them. Raises `Timeout` if that process commits no epoch for
     `PATIENCE` seconds.
     """
+    store.catch_up()
     position = store.newest_cut().position
     epoch, since = -1, time.monotonic()
     while not (done := read_committed(store)).cut.covers(position):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tailrace import faults
 from tailrace.catalog.catalog import Catalog
+from tailrace.database.admission import set_max_lag
 from tailrace.database.auditor import Auditor
 from tailrace.database.database import Database
 from tailrace.database.drafts import draft
@@ -27,10 +28,10 @@ from tailrace.spark.spark_options import SparkOptions
 from tailrace.store.base import Store
 from tailrace.store.commits import read_committed
 from tailrace.store.lmdb import packing, settings
-from tailrace.store.lmdb.settings import Requested
 from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.locks import begin_again
 from tailrace.store.manifest import NAME, Manifest, read_manifest
+from tailrace.store.requested import Requested
 from tailrace.store.store_ref import StoreRef
 from tailrace.verify.audit.findings import Finding
 from tailrace.verify.report import Report
@@ -85,6 +86,7 @@ def restore(
     source, target = Path(directory), Path(StoreRef.of(path).location)
     on_step, requested = progress or ignore_step, Requested(nodes, shards, durable, map_size)
     manifest = read_manifest(source)
+    max_lag = _max_lag_of_dump(source, manifest) if manifest.kind == "dump" else None
     with draft(target) as place:
         if manifest.kind == "backup":
             packing.unpack(source, manifest, place, requested, lambda name: on_step(Step(f"copying {name}")))
@@ -96,6 +98,8 @@ def restore(
                 begin_again(store)
             else:
                 load_dump(db, source, manifest, on_step)
+                if max_lag is not None:
+                    set_max_lag(store, max_lag)
             restored = _check(db, store, target, manifest, verify, on_step)
         faults.point("restore.done")
     return restored
@@ -108,7 +112,15 @@ def _settings_of_dump(source: Path, manifest: Manifest, requested: Requested) ->
         if not isinstance(nodes, int) or not isinstance(shards, int):
             raise BadBackup(path=str(source), reason=f"{NAME} is damaged: its part `settings` has no counts", file=NAME)
         requested = requested._replace(nodes=nodes, shards=shards)
-    return requested.for_new_store()
+    return settings.for_new_store(requested)
+
+
+def _max_lag_of_dump(source: Path, manifest: Manifest) -> int | None:
+    """The max_lag of the dumped store; None in a dump of a version that did not keep it."""
+    allowed = manifest.settings.get("max_lag")
+    if allowed is not None and not (isinstance(allowed, int) and allowed >= 1):
+        raise BadBackup(path=str(source), reason=f"{NAME} is damaged: its max_lag is no positive number", file=NAME)
+    return allowed
 
 
 def _check(db: Database, store: Store, target: Path, manifest: Manifest, verify: bool, on_step: OnStep) -> Restored:

@@ -14,7 +14,7 @@ def show_create(catalog: Catalog, statement: ShowCreate) -> pa.Table:
     relations = catalog.relations
     if statement.kind == "table":
         table = relations.table(statement.name)
-        text = create_table_sql(table, catalog.retention(table))
+        text = create_table_sql(table, catalog.retention(table), catalog.place(table))
     else:
         text = create_view_sql(relations, relations.view(statement.name))
     return pa.table({"statement": pa.array([text], pa.string())})

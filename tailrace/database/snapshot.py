@@ -77,11 +77,11 @@ class Snapshot:
 
     def query(self, text: str) -> pa.Table:
         """Run a SELECT over tables and views of the snapshot with Spark."""
-        from tailrace.database.query import answer_query, relation_names
+        from tailrace.database.query import SelectQuery, answer_query
 
         pin = self._require_pin()
-        names = relation_names(text)
-        return answer_query(self._spark(), self._store, self._relations, text, names, pin.epoch, pin.cut)
+        query = SelectQuery.parse(text)
+        return answer_query(self._spark(), self._store, self._relations, query, pin.epoch, pin.cut)
 
     def tables(self) -> list[str]:
         self._require_pin()

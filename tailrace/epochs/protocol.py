@@ -83,9 +83,15 @@ class Epochs:
         Also if no table changed, but rows must enter or leave views because time passed. With `passes_time` in any
         case: the committed epoch then has the time of this call, or a later one.
 
-        Failed views are tried again if they may have recovered; `eager`: without a pause between attempts.
+        With `eager`, first waits until the log has everything written before this call, and tries failed views again
+        if they may have recovered. Otherwise takes what the log has, and pauses between attempts of failed views.
         """
-        began, target, moment = time.monotonic(), self._store.newest_cut(), self.clock()
+        began = time.monotonic()
+        if eager:
+            self._store.catch_up()
+        else:
+            self._store.advance()
+        target, moment = self._store.newest_cut(), self.clock()
         total = Epoch(0, 0, 0.0, 0, target, maintained.count)
         done = read_committed(self._store)
         while (

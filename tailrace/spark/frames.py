@@ -39,7 +39,7 @@ def table_rows(spark: SparkSession, store: Store, table: TableDef, cut: Cut) -> 
     positions, ref = table.slots, store.ref
 
     def read(node: int) -> Batches:
-        return ref.open().rows(table, node, cut, positions)
+        return ref.attach().rows(table, node, cut, positions)
 
     schema = ", ".join(f"{types.quoted(c.name)} {c.type}" for c in table.columns)
     return frame(spark, store.nodes, read, schema)
@@ -67,7 +67,7 @@ def view_rows(spark: SparkSession, store: Store, view: ViewDef, epoch: int) -> D
 
     def read(shard: int) -> Iterator[pa.RecordBatch]:
         codec = RowCodec(types.schema(columns))
-        with ref.open().shard(shard).at(epoch) as snapshot:
+        with ref.attach().shard(shard).at(epoch) as snapshot:
             for run in snapshot.scan(state):
                 values = [v for _, v in run]
                 weights = np.ones(len(values), dtype=np.int64)

@@ -1,7 +1,7 @@
 """The interface that every store implements, and the values that its methods take and return.
 
-Data is columnar: record batches in, record batches out, encoded keys as bytes. There is one implementation,
-`store/lmdb`. The contract tests in `tests/store/test_contract.py` run on every implementation.
+Data is columnar: record batches in, record batches out, encoded keys as bytes. There are two implementations,
+`store/lmdb` and `store/hbase`. The contract tests (`tests/store/test_contract_*.py`) run on both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tailrace.codec.layouts import Layout
 from tailrace.codec.schema import TableDef
-from tailrace.errors import NotCapable
+from tailrace.errors import NotCapable, Unsupported
 from tailrace.store.backups import Backups
 from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.inspection import Inspection, Repairs, Sizes
@@ -35,6 +35,10 @@ LAYOUTS: Kind[Layout] = Kind("layout:", Layout)
 A store decodes rows by it and refuses writes that were made for another version, both in the transaction of the read or
 write. So a process whose catalog is out of date neither misreads a row nor writes one in a wrong layout.
 """
+
+
+ROW_COUNTS: Kind[int] = Kind("count:", Count, expendable=True)
+"""The number of rows of each table, by table id."""
 
 
 class Position(NamedTuple):
@@ -96,6 +100,7 @@ class Past:
     """
 
     def __init__(self, cut: Cut) -> None:
+        self.cut = cut
         self.ends = list(cut.offsets)
         self.rows: dict[bytes, bytes | None] = {}
 
@@ -216,6 +221,7 @@ class Capability(Enum):
     INSPECTION = "audits of its own structures"
     REPAIR = "repairs of its own structures"
     BACKUP = "backups"
+    DEFAULTS = "columns that are added with a default"
 
 
 class Store(ABC):
@@ -283,6 +289,29 @@ class Store(ABC):
         for index in range(self.shards):
             self.shard(index).fence(term)
 
+    # definitions of tables
+
+    def new_table(self, table: TableDef, options: Mapping[str, str]) -> Changes:
+        """Prepares the place of a new table's rows. Returns documents that are stored with its definition.
+
+        `options` are those of CREATE TABLE for kinds of stores (`hbase.table`). Raises `Unsupported` for one that
+        this kind of store does not have.
+        """
+        for option in options:
+            reason = f"it is an option of stores on HBase; this store is {self.ref.url}"
+            raise Unsupported(construct=f"option {option}", reason=reason)
+        return {}
+
+    def altered_table(self, table: TableDef) -> Changes:
+        """Documents that are stored with the definition of a table whose columns have changed."""
+        return {}
+
+    def table_options(self, table: TableDef) -> Mapping[str, str]:
+        """The options of CREATE TABLE by which a table gets the place that it has."""
+        return {}
+
+    # writing and reading
+
     @abstractmethod
     def write(self, changes: Sequence[Change]) -> Written:
         """Writes the rows and log entries of all changes in one transaction, which no cut splits.
@@ -348,6 +377,18 @@ class Store(ABC):
         Verifies the checksum of every log entry in between. Unsafe with checked=False, unless the caller verifies the
         entries before an epoch over them is committed.
         """
+
+    @abstractmethod
+    def catch_up(self) -> None:
+        """Returns when `newest_cut` covers everything that was written before this call.
+
+        A store that logs a write in the transaction of the write has nothing to do. If others fill the log later, this
+        waits for them.
+        """
+
+    @abstractmethod
+    def advance(self) -> None:
+        """Makes `newest_cut` cover what has reached the log by now, without waiting for the rest."""
 
     @abstractmethod
     def newest_cut(self) -> Cut:

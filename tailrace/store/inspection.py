@@ -28,12 +28,14 @@ UNREADABLE = (TailraceError, pa.ArrowException, OSError, EOFError, struct.error,
 class Mark(NamedTuple):
     """The last epoch applied to a state in a shard, the oldest epoch still readable, and the number of entries.
 
-    The number is None if it is unknown: in stores of format 2, and after a repair.
+    The number is None if it is unknown: in stores of format 2, and after a repair. `form` is how the store has the keys
+    of the entries; only the store knows what it means.
     """
 
     applied: int
     oldest: int
     entries: int | None = None
+    form: bytes = b""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,6 +73,8 @@ def read_manifest(directory: Path) -> Manifest:
         content = json.loads((directory / NAME).read_bytes())
     except FileNotFoundError:
         raise BadBackup(path=str(directory), reason=f"it has no {NAME}") from None
+    except OSError as error:
+        raise _unreadable(directory, NAME, error) from None
     except (ValueError, RecursionError):
         raise BadBackup(path=str(directory), reason=f"{NAME} is damaged: not JSON", file=NAME) from None
     version = content.get("version") if isinstance(content, dict) else None
@@ -101,8 +103,8 @@ def _check_size(directory: Path, name: str, record: FileRecord) -> None:
 def copy_checked(directory: Path, name: str, record: FileRecord, target: int) -> None:
     """Copies a file to a descriptor. Raises `BadBackup` if its content is not what the manifest says."""
     digest = hashlib.sha256()
-    with open(directory / name, "rb") as source, open(target, "wb") as copy:
-        while block := source.read(BLOCK):
+    with open(target, "wb") as copy:
+        for block in _blocks(directory, name):
             digest.update(block)
             copy.write(block)
     _compare(directory, name, record, digest.hexdigest())
@@ -110,7 +112,24 @@ def copy_checked(directory: Path, name: str, record: FileRecord, target: int) ->
 
 def check(directory: Path, name: str, record: FileRecord) -> None:
     """Raises `BadBackup` if a file's content is not what the manifest says."""
-    _compare(directory, name, record, _checksum(directory / name))
+    digest = hashlib.sha256()
+    for block in _blocks(directory, name):
+        digest.update(block)
+    _compare(directory, name, record, digest.hexdigest())
+
+
+def _blocks(directory: Path, name: str) -> Iterator[bytes]:
+    """The content of a file. Raises `BadBackup` if it cannot be read."""
+    try:
+        with open(directory / name, "rb") as source:
+            while block := source.read(BLOCK):
+                yield block
+    except OSError as error:
+        raise _unreadable(directory, name, error) from None
+
+
+def _unreadable(directory: Path, name: str, error: OSError) -> BadBackup:
+    return BadBackup(path=str(directory), reason=f"{name} cannot be read: {error.strerror}", file=name)
 
 
 def _compare(directory: Path, name: str, record: FileRecord, found: str) -> None:

@@ -1,6 +1,7 @@
-"""References to stores. A Spark task in another process opens the driver's store by its reference.
+"""References to stores. A database is opened by one, and so is its store in the tasks of other processes.
 
-    lmdb:/data/shop        the embedded store in a directory
+    lmdb:/data/shop              the embedded store in a directory
+    hbase://host:9090/shop       the store in a namespace of HBase: host and port of a Thrift2 server
 
 A plain path refers to an embedded store.
 """
@@ -11,15 +12,17 @@ import importlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from tailrace.errors import NotAStore
+from tailrace.store.requested import Requested
 
 if TYPE_CHECKING:
     from tailrace.store.base import Store
 
-SCHEMES = {"lmdb": "tailrace.store.lmdb.attached"}
-"""By URL scheme, the module whose `attach(ref)` opens a store in a worker process."""
+SCHEMES = {"lmdb": "tailrace.store.lmdb", "hbase": "tailrace.store.hbase"}
+"""By URL scheme, the package of the store. It has two modules: `attached` for tasks, and `opening` for databases."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,23 @@ class StoreRef:
         """The URL without its scheme: the directory of an embedded store."""
         return self.url.partition(":")[2]
 
-    def open(self) -> Store:
+    def attach(self) -> Store:
         """The store, opened once per process. It stays open for later tasks: the caller must not close it."""
-        module = importlib.import_module(SCHEMES[self.url.partition(":")[0]])
-        store: Store = module.attach(self)
+        store: Store = self._module("attached").attach(self)
         return store
+
+    def open(self, requested: Requested, *, create: bool) -> Store:
+        """The store, opened for a database, which closes it. With `create`, it is created if it does not exist.
+
+        Raises `OptionDiffers` if it exists and has other settings than those requested.
+        """
+        store: Store = self._module("opening").open_store(self, requested, create=create)
+        return store
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a store at this place."""
+        return bool(self._module("opening").exists(self))
+
+    def _module(self, name: str) -> ModuleType:
+        return importlib.import_module(f"{SCHEMES[self.url.partition(':')[0]]}.{name}")

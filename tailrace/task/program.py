@@ -317,12 +317,12 @@ def run(
     batches: Iterator[pa.RecordBatch], program: Program, store: StoreRef, nodes: int, source: AssignmentSource
 ) -> Iterator[pa.RecordBatch]:
     """A task whose rows come from Spark; what else it reads, it reads of all nodes."""
-    return send_errors(lambda: program.run(store.open(), source.take(), range(nodes), list(batches)))
+    return send_errors(lambda: program.run(store.attach(), source.take(), range(nodes), list(batches)))
 
 
 def read(program: Program, store: StoreRef, nodes: Sequence[int], source: AssignmentSource) -> Iterator[pa.RecordBatch]:
     """A task that reads all its rows itself."""
-    return send_errors(lambda: program.run(store.open(), source.take(), nodes, ()))
+    return send_errors(lambda: program.run(store.attach(), source.take(), nodes, ()))
 
 
 def _with_weights(rows: pa.Table) -> pa.Table:

@@ -77,7 +77,7 @@ def disk(size: Size) -> Result:
         lines=(loaded, changed),
         targets=(
             Target(
-                "bytes on disk for a byte of CSV, after changes", 28, _total(changed) / loaded_bytes, at_least=False
+                "bytes on disk for a byte of CSV, after changes", 18, _total(changed) / loaded_bytes, at_least=False
             ),
         ),
         notes=(f"The input has {loaded_bytes:,} bytes as CSV.",),

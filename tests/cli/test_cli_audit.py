@@ -14,12 +14,13 @@ def break_rows(shop: Tailrace) -> None:
     """Delete the view's rows from every shard, behind the store's back."""
     with tr.open(shop.path) as db:
         state = inside(db).catalog.view("spend").state
+        prefix = inside(db).store.settings.form.prefix(state)
         for index in range(inside(db).store.shards):
             environment = inside(db).store.shard(index).environment
             data = environment.databases["data"]
             with environment.write() as txn:
                 with txn.cursor(data) as cursor:
-                    keys = [bytes(k) for k, _ in cursor if bytes(k)[:4] == state.to_bytes(4)]
+                    keys = [bytes(k) for k, _ in cursor if bytes(k).startswith(prefix)]
                 for key in keys:
                     txn.delete(key, db=data)
 

@@ -51,7 +51,7 @@ def test_the_output_for_people(filled: Tailrace, tmp_path: Path) -> None:
     )
     result = run("restore", tmp_path / "saved", tmp_path / "again")
     assert result.stdout.splitlines() == [
-        "spend: ok, 1 rows",
+        "spend: ok, 1 row",
         f"restored {tmp_path / 'again'} at epoch 1, with all writes up to position 3",
     ]
     quick = run("restore", tmp_path / "saved", tmp_path / "quick", "--no-verify")

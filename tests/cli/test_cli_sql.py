@@ -150,3 +150,16 @@ def test_statements_run_one_by_one_in_python(tmp_path: Path) -> None:
             next(outcomes)
         assert (error.value.line, error.value.column) == (2, 2)
         assert db.sql("SHOW TABLES; DROP TABLE a") is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "cannot be read: No such file"), (b"SELECT '\xff'", "not text in UTF-8 (byte 9)")]
+)
+def test_a_file_that_cannot_be_read(shop: Tailrace, tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = tmp_path / "script.sql"
+    if content is not None:
+        path.write_bytes(content)
+    error = shop.error("sql", "-f", path)
+    assert error["error"] == "DataError"
+    assert error["message"].startswith(f"{path} ")
+    assert message in error["message"]

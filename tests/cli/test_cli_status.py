@@ -38,7 +38,7 @@ def test_rows_and_bytes(shop: Tailrace, spark: SparkSession) -> None:
     status = shop.json("status")
     tables = {t["name"]: t for t in status["tables"]}
     assert {name: t["rows"] for name, t in tables.items()} == {"orders": 3000, "lines": 6000}
-    assert 3000 * 60 < tables["orders"]["bytes"] < 3000 * 300
+    assert 3000 * 20 < tables["orders"]["bytes"] < 3000 * 300
     views = {v["name"]: v for v in status["views"]}
     assert {name: v["rows"] for name, v in views.items()} == pytest.approx(
         {"spend": 9, "most": 9, "first": 6000, "second": 6000}, rel=0.2

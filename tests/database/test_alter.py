@@ -289,3 +289,10 @@ def test_rows_expire_by_a_renamed_column(db: tr.Database) -> None:
     while expired.step():
         pass
     assert rows(db, "f") == [{"id": 2, "it's day": date(2026, 1, 9), "more": 5}]
+
+
+def test_an_embedded_store_has_no_tables_of_hbase(db: tr.Database) -> None:
+    text = "CREATE TABLE h (id INT PRIMARY KEY) WITH (hbase.table = 'h', hbase.columns = 'id=:key')"
+    with pytest.raises(Unsupported, match=r"option hbase\.table is not supported: it is an option of stores on HBase"):
+        db.sql(text)
+    assert db.tables() == ["t"]

@@ -60,6 +60,28 @@ def test_the_public_api_from_create_to_verify(db: tr.Database) -> None:
     assert (status.lag_operations, [v["name"] for v in status.views]) == (0, ["spend"])
 
 
+def test_queries_that_spark_does_not_have(db: tr.Database) -> None:
+    """ANY, ALL and references over several levels, over tables and views, in queries and snapshots."""
+    db.sql("CREATE MATERIALIZED VIEW spend AS SELECT cust, SUM(price) AS total FROM orders GROUP BY cust")
+    db.sql("CREATE MATERIALIZED VIEW all_days WITH (refresh = 'full') AS SELECT id, cust, day FROM orders")
+    queries = {
+        "SELECT id FROM orders WHERE price >= ALL (SELECT price FROM orders) ORDER BY id": [5],
+        "SELECT cust FROM spend WHERE total < ANY (SELECT total FROM spend) ORDER BY cust": [0, 1],
+        "SELECT id, rand() AS r FROM all_days o WHERE EXISTS (SELECT 1 FROM spend s WHERE s.cust = o.cust"
+        " AND EXISTS (SELECT 1 FROM orders p WHERE p.id = o.id + 1 AND p.cust > s.cust)) ORDER BY id": [0, 1, 3, 4],
+        "TABLE spend": [0, 1, 2],
+    }
+    with db.snapshot() as snapshot:
+        for source in (db, snapshot):
+            for sql, expected in queries.items():
+                assert sorted(source.query(sql).column(0).to_pylist()) == expected, sql
+    inner = "(SELECT MAX(total) FROM spend WHERE cust = o.cust)"
+    sql = f"SELECT id FROM orders o WHERE id = (SELECT COUNT(*) + {inner} FROM spend)"
+    with pytest.raises(Unsupported, match="of a query two levels outside its subquery") as caught:
+        db.query(sql)
+    assert (caught.value.line, caught.value.column) == (1, sql.index("o.cust") + 1)
+
+
 def test_show_describe_drop(db: tr.Database) -> None:
     db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, price * 2 AS twice FROM orders")
     assert db.sql("SHOW TABLES").to_pylist() == [{"name": "orders"}]

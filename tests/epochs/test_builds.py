@@ -22,6 +22,7 @@ from tailrace.catalog.construction import this_owner
 from tailrace.database.inside import inside
 from tailrace.database.progress import Step
 from tailrace.errors import BeingBuilt, BuildFailed, InUse
+from tailrace.store.lmdb.extents import states_in
 
 VIEWS = {
     "flat": "SELECT id, n * 2 AS n2 FROM a WHERE n > 0",
@@ -57,8 +58,8 @@ def stored_states(db: tr.Database) -> set[int]:
     states = set()
     for number in range(inside(db).store.shards):
         shard = inside(db).store.shard(number)
-        with shard.environment.read() as txn, txn.cursor(shard.environment.databases["data"]) as cursor:
-            states |= {int.from_bytes(key[:4], "big") for key in cursor.iternext(values=False)}
+        with shard.environment.read() as txn:
+            states |= set(states_in(txn, shard.environment.databases["data"], inside(db).store.settings.form))
     return states
 
 
@@ -240,6 +241,7 @@ CREATOR = """
 import sys
 import tailrace as tr
 from tailrace.database.inside import inside
+from tailrace.store.lmdb.extents import states_in
 db = tr.open(sys.argv[1])
 inside(db).builder.chunk = 1500
 db.sql(sys.argv[2], progress=lambda step: print(step.rows or 0, flush=True))

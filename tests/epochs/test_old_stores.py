@@ -4,6 +4,8 @@ It can be backed up and dumped as it is, before the upgrade is trusted.
 
 `tests/fixtures/stores/format-2.tar.xz` was written by the release before documents had types: two tables (one with keys
 of 600 bytes), views of every kind, an epoch whose process was killed before the commit, and a view half built.
+`format-3.tar.xz` was written by the release before keys were packed: two tables, views of every kind, and an epoch that
+all shards have applied but that is not committed.
 """
 
 from __future__ import annotations
@@ -15,17 +17,22 @@ from typing import Any
 import pytest
 
 import tailrace as tr
+from tailrace.database.inside import inside
 
 STORES = Path(__file__).parent.parent / "fixtures" / "stores"
 VIEWS = ["bag", "few", "named", "pairs", "spend", "whole"]
 
 
+def unpacked(name: str, place: Path) -> Path:
+    with tarfile.open(STORES / name) as archive:
+        options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.4 or newer
+        archive.extractall(place, **options)
+    return place / "shop"
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    with tarfile.open(STORES / "format-2.tar.xz") as archive:
-        options: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.4 or newer
-        archive.extractall(tmp_path, **options)
-    return tmp_path / "shop"
+    return unpacked("format-2.tar.xz", tmp_path)
 
 
 def test_a_store_of_format_2(shop: Path, spark: Any) -> None:
@@ -69,3 +76,30 @@ def _is_right(db: tr.Database) -> None:
         assert db.verify(name).ok, name
     assert db.views() == sorted([*VIEWS, "late"])
     assert db.audit().ok
+
+
+def test_a_store_of_format_3(tmp_path: Path, spark: Any) -> None:
+    """It keeps its format: the earlier release could still read what is written."""
+    with tr.open(unpacked("format-3.tar.xz", tmp_path), spark=spark) as db:
+        before = db.status()
+        assert before.lag_operations == 100
+        assert db.refresh().number > before.epoch
+        orders = db.table("orders")
+        orders.put_many(
+            [{"id": 2**40 + i, "cust": i % 300, "name": f"n{i}", "amount": -i, "x": 0.5} for i in range(300)]
+        )
+        orders.delete_many(list(range(100, 200)))
+        db.refresh()
+        assert len(db.views()) == 7
+        for name in db.views():
+            assert db.verify(name).ok, name
+        assert db.audit().ok
+        store = inside(db).store
+        assert store.settings.format == 3
+        known = {v.state for v in inside(db).catalog.views.values()} | set(inside(db).catalog.states.values())
+        for index in range(store.shards):
+            environment = store.shard(index).environment
+            with environment.read() as txn:
+                assert {int.from_bytes(key[:4]) for key, _ in txn.cursor(environment.databases["data"])} <= known
+                shapes = [value for _, value in txn.cursor(environment.databases["shapes"])]
+                assert all(len(value) == 4 + (int.from_bytes(value[:4], "little") + 7) // 8 for value in shapes)

@@ -16,6 +16,7 @@ import tailrace as tr
 from tailrace.database.inside import inside
 from tailrace.database.progress import Step
 from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, Unsupported
+from tailrace.store.lmdb.extents import states_in
 from tailrace.store.pins import pinned
 
 OLD = "SELECT g, SUM(v) AS s FROM a GROUP BY g"
@@ -42,8 +43,8 @@ def stored_states(db: tr.Database) -> set[int]:
     states = set()
     for number in range(inside(db).store.shards):
         shard = inside(db).store.shard(number)
-        with shard.environment.read() as txn, txn.cursor(shard.environment.databases["data"]) as cursor:
-            states |= {int.from_bytes(key[:4], "big") for key in cursor.iternext(values=False)}
+        with shard.environment.read() as txn:
+            states |= set(states_in(txn, shard.environment.databases["data"], inside(db).store.settings.form))
     return states
 
 
@@ -206,6 +207,7 @@ REPLACER = """
 import sys
 import tailrace as tr
 from tailrace.database.inside import inside
+from tailrace.store.lmdb.extents import states_in
 db = tr.open(sys.argv[1])
 inside(db).builder.chunk = 1500
 print("ready", flush=True)

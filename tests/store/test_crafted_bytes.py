@@ -23,8 +23,8 @@ from tailrace.codec import batches, weighted
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.schema import TableDef
 from tailrace.errors import Corrupt, DataError, SnapshotGone, TailraceError
+from tailrace.store import log_entries
 from tailrace.store.base import Change, Cut, Write
-from tailrace.store.lmdb import log
 from tailrace.store.lmdb.settings import Settings, create
 from tailrace.store.lmdb.store import LmdbStore
 from tailrace.types import Column
@@ -48,11 +48,11 @@ ROWS = [
     for i in range(40)
 ]
 BATCH = pa.RecordBatch.from_pylist(ROWS, TABLE.schema)
-IMAGES = log.build_delta(TABLE, BATCH.slice(0, 10), BATCH)
+IMAGES = log_entries.build_delta(TABLE, BATCH.slice(0, 10), BATCH)
 ENTRIES = [
-    log.encode(TABLE, 40, 3, IMAGES),
-    log.encode(TABLE, 1, 1, IMAGES.slice(0, 1)),
-    log.encode(TABLE, 1, 1, IMAGES.slice(0, 0)),
+    log_entries.encode(TABLE, 40, 3, IMAGES),
+    log_entries.encode(TABLE, 1, 1, IMAGES.slice(0, 1)),
+    log_entries.encode(TABLE, 1, 1, IMAGES.slice(0, 0)),
 ]
 
 
@@ -60,7 +60,7 @@ ENTRIES = [
 @given(damaged(ENTRIES))
 def test_a_damaged_log_entry_is_corrupt(value: bytes) -> None:
     def read() -> None:
-        log.decode_rows(log.decode(1, 5, value), TABLE)
+        log_entries.decode_rows(log_entries.decode(1, 5, value), TABLE)
 
     assert value in ENTRIES or isinstance(survives(read), Corrupt)
 
@@ -71,19 +71,19 @@ def test_a_damaged_log_entry_with_a_right_checksum_is_checked_too(body: bytes) -
     value = struct.pack("<I", zlib.crc32(body)) + body
 
     def read() -> pa.RecordBatch:
-        return log.decode_rows(log.decode(1, 5, value), TABLE)
+        return log_entries.decode_rows(log_entries.decode(1, 5, value), TABLE)
 
     batch = survives(read)
     if isinstance(batch, pa.RecordBatch):
         batch.validate(full=True)
-        survives(lambda: log.rows_before([batch], TABLE))
+        survives(lambda: log_entries.rows_before([batch], TABLE))
 
 
 @crafted
-@given(damaged([log.encode_note(1.5, 7, (3, 4)), log.encode_note(1.5, 7, ())]))
+@given(damaged([log_entries.encode_note(1.5, 7, (3, 4)), log_entries.encode_note(1.5, 7, ())]))
 def test_a_damaged_note(value: bytes) -> None:
-    survives(lambda: log.decode_note(value))
-    survives(lambda: log.decode_log_key(value))
+    survives(lambda: log_entries.decode_note(value))
+    survives(lambda: log_entries.decode_log_key(value))
 
 
 @crafted
@@ -225,7 +225,9 @@ def test_an_undo_record_under_a_key_without_an_epoch(store: LmdbStore) -> None:
 @crafted
 @given(st.data())
 def test_a_damaged_log_or_note_on_disk(store: LmdbStore, data: st.DataObject) -> None:
-    database, key = data.draw(st.sampled_from([("log", log.log_key(0, 0)), ("transactions", struct.pack(">Q", 1))]))
+    database, key = data.draw(
+        st.sampled_from([("log", log_entries.log_key(0, 0)), ("transactions", struct.pack(">Q", 1))])
+    )
     with store.environment.read() as txn:
         valid = txn.get(key, db=store.environment.databases[database])
     start, end = Cut(0, (0,)), Cut(1, (40,))

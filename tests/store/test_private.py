@@ -16,6 +16,7 @@ from tailrace.spark import java
 from tailrace.store.base import Write
 from tailrace.store.lmdb import settings
 from tailrace.store.lmdb.file_locks import held
+from tailrace.store.requested import Requested
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077, 0o277], ids=oct)
@@ -45,7 +46,7 @@ def use(path: Path) -> None:
             inside(db).store.shard(shard).apply(1, [Write.of(1, [b"k"], [b"v"], [None])], 0)
         with held(db.path, "runner"), pytest.raises(EpochsLocked), held(db.path, "runner"):
             pass
-    settings.require(path, settings.Requested(map_size=1 << 39))
+    settings.require(path, Requested(map_size=1 << 39))
 
 
 def test_directories_are_0700_and_files_0600(tmp_path: Path, umask: int) -> None:

@@ -25,23 +25,29 @@ def test_a_database_is_opened_by_its_url(tmp_path: Path) -> None:
 
 def test_an_unknown_scheme_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(NotAStore, match="unknown scheme hbase:"):
-        tr.open("hbase://localhost:2181/shop")
+    with pytest.raises(NotAStore, match="unknown scheme redis:"):
+        tr.open("redis://localhost:6379/shop")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("url", ["hbase:shop", "hbase://localhost/shop", "hbase://localhost:9090", "hbase://h:x/shop"])
+def test_a_url_of_hbase_has_a_host_a_port_and_a_namespace(url: str) -> None:
+    with pytest.raises(NotAStore, match="write hbase://host:port/namespace"):
+        tr.open(url)
 
 
 def test_a_store_is_opened_once_per_process(tmp_path: Path) -> None:
     with tr.open(tmp_path / "shop", create=True, map_size=1 << 24) as db:
         ref = StoreRef.of(db.path)
         again = pickle.loads(pickle.dumps(ref))
-        assert again.open() is ref.open()
-        assert ref.open().ref == ref
+        assert again.attach() is ref.attach()
+        assert ref.attach().ref == ref
 
 
 def test_a_new_store_at_the_same_path_is_opened_again(tmp_path: Path) -> None:
     tr.open(tmp_path / "shop", create=True, map_size=1 << 24).close()
     ref = StoreRef.of(tmp_path / "shop")
-    first = ref.open()
+    first = ref.attach()
     (tmp_path / "shop").rename(tmp_path / "old")
     tr.open(tmp_path / "shop", create=True, map_size=1 << 24).close()
-    assert ref.open() is not first
+    assert ref.attach() is not first

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailrace.store.lmdb.shapes import FEW, MOST, WIDEST, Shapes
+from tailrace.store.lmdb.shapes import MOST, Shapes
+from tailrace.store.lmdb.templates import FEW, WIDEST
 
 sparse = st.lists(st.sampled_from([0, 0, 0, 0, 1, 255]), max_size=WIDEST + 20).map(bytes)
 alike = st.integers(0, WIDEST + 9).flatmap(
@@ -26,18 +27,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Any]]
         yield environment, environment.open_db(b"shapes")
 
 
-def stored(txn: Any, db: Any, values: list[bytes], state: int = 7) -> list[bytes]:
-    packed: list[bytes] = Shapes(txn, db, state).pack(pa.array(values, pa.large_binary())).to_pylist()
+def opened(txn: Any, db: Any, state: int = 7, *, zeros: bool = True) -> Shapes:
+    return Shapes(txn, db, state, zeros=zeros)
+
+
+def stored(txn: Any, db: Any, values: list[bytes], state: int = 7, *, zeros: bool = True) -> list[bytes]:
+    packed: list[bytes] = opened(txn, db, state, zeros=zeros).pack(pa.array(values, pa.large_binary())).to_pylist()
     return packed
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(writes)
-def test_values_come_back(place: tuple[Any, Any], several: list[list[bytes]]) -> None:
+@given(writes, st.booleans())
+def test_values_come_back(place: tuple[Any, Any], several: list[list[bytes]], zeros: bool) -> None:
     environment, db = place
     with environment.begin(write=True) as txn:
-        packed = [value for values in several for value in stored(txn, db, values)]
-        shapes = Shapes(txn, db, 7)
+        packed = [value for values in several for value in stored(txn, db, values, zeros=zeros)]
+        shapes = opened(txn, db, zeros=zeros)
         assert shapes.unpack(packed) == [value for values in several for value in values]
         assert [shapes.unpack([value])[0] for value in packed] == [value for values in several for value in values]
         txn.abort()
@@ -55,6 +60,17 @@ def test_bytes_that_are_always_zero_are_not_stored(place: tuple[Any, Any]) -> No
         txn.abort()
 
 
+def test_bytes_that_are_always_equal_are_not_stored_in_format_4(place: tuple[Any, Any]) -> None:
+    environment, db = place
+    with environment.begin(write=True) as txn:
+        ones = [b"\1\0" + bytes([n]) + b"text" for n in range(100)]
+        assert {len(value) for value in stored(txn, db, ones, zeros=False)} == {1 + 1}
+        twos = [b"\2\0" + bytes([n]) + b"text" for n in range(100)]
+        assert {len(value) for value in stored(txn, db, twos, zeros=False)} == {1 + 2}
+        assert {len(value) for value in stored(txn, db, ones, state=8, zeros=True)} == {1 + 6}
+        txn.abort()
+
+
 def test_a_state_has_a_limited_number_of_shapes(place: tuple[Any, Any]) -> None:
     environment, db = place
     with environment.begin(write=True) as txn:
@@ -63,7 +79,7 @@ def test_a_state_has_a_limited_number_of_shapes(place: tuple[Any, Any]) -> None:
         packed = [stored(txn, db, [value])[0] for value in values]
         assert packed[-1] == b"\0"
         assert max(value[0] for value in packed) == MOST
-        assert Shapes(txn, db, 7).unpack(packed) == values
+        assert opened(txn, db).unpack(packed) == values
         txn.abort()
 
 
@@ -74,7 +90,7 @@ def test_a_damaged_value_is_read_as_an_empty_one(place: tuple[Any, Any], damaged
     with environment.begin(write=True) as txn:
         values = [b"\0\0ab", b"\0\0cd"] + [b"\0\0ef"] * others
         packed = stored(txn, db, values)
-        assert Shapes(txn, db, 7).unpack([*packed, damaged]) == [*values, b""]
+        assert opened(txn, db).unpack([*packed, damaged]) == [*values, b""]
         txn.abort()
 
 
@@ -84,5 +100,5 @@ def test_a_damaged_shape_damages_its_values_only(place: tuple[Any, Any]) -> None
         first, second = stored(txn, db, [b"\0\0ab"]), stored(txn, db, [b"\0cab"])
         txn.put((7).to_bytes(4) + b"\x02", b"\xff\xff\xff\xff", db=db)
         third = stored(txn, db, [b"\0\0\0b"])
-        assert Shapes(txn, db, 7).unpack([*first, *second, *third]) == [b"\0\0ab", b"", b"\0\0\0b"]
+        assert opened(txn, db).unpack([*first, *second, *third]) == [b"\0\0ab", b"", b"\0\0\0b"]
         txn.abort()

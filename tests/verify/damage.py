@@ -12,9 +12,8 @@ import pyarrow as pa
 
 import tailrace as tr
 from tailrace.database.inside import inside
-from tailrace.store.lmdb.environment import Environment
-from tailrace.store.lmdb.log import decode_log_key
-from tailrace.store.lmdb.shapes import Shapes
+from tailrace.store.lmdb.shard import LmdbShard
+from tailrace.store.log_entries import decode_log_key
 from tailrace.verify.audit.findings import Finding
 
 Change = Callable[[bytes], bytes | None]
@@ -60,18 +59,41 @@ def flip(value: bytes, at: int = -1) -> bytes:
 
 
 def entry(db: tr.Database, state: int, change: Change, database: str = "data", number: int = 0) -> int:
-    """Changes the `number`-th entry of a state in the first shard that has that many; returns the shard."""
+    """Changes the `number`-th entry of a state in the first shard that has that many; returns the shard.
+
+    An entry of "data" is changed in its unpacked form.
+    """
     for index in range(inside(db).store.shards):
-        environment = inside(db).store.shard(index).environment
-        named = environment.databases[database]
-        with environment.write() as txn:
+        shard = inside(db).store.shard(index)
+        named = shard.environment.databases[database]
+        with shard.environment.write() as txn:
+            if database == "data":
+                entries = [e for run in shard.entries(txn, state).scan(b"", None, 100) for e in run]
+                if len(entries) > number:
+                    _put(txn, shard, state, entries[number][0], change(entries[number][1]))
+                    return index
+                continue
             with txn.cursor(named) as cursor:
                 cursor.set_range(state.to_bytes(4))
                 keys = [bytes(k) for k, _ in cursor.iternext() if bytes(k)[:4] == state.to_bytes(4)]
             if len(keys) > number:
-                _change(txn, named, keys[number], _unpacked(txn, environment, state, change, database))
+                _change(txn, named, keys[number], change)
                 return index
     raise AssertionError(f"state {state} has no entries")
+
+
+def put_entry(db: tr.Database, shard: int, state: int, key: bytes, value: bytes) -> None:
+    """Adds an entry of a state."""
+    opened = inside(db).store.shard(shard)
+    with opened.environment.write() as txn:
+        _put(txn, opened, state, key, value)
+
+
+def _put(txn: Any, shard: LmdbShard, state: int, key: bytes, value: bytes | None) -> None:
+    entries = shard.entries(txn, state)
+    template = entries.template
+    entries.put(*(pa.array([cell], pa.large_binary()) for cell in (key, value)))
+    assert entries.template == template, "the mark must name the template"
 
 
 def undos(db: tr.Database, state: int) -> dict[int, dict[bytes, bytes]]:
@@ -97,8 +119,7 @@ def marks(db: tr.Database, state: int) -> dict[int, bytes]:
 def put(db: tr.Database, shard: int, database: str, key: bytes, value: bytes) -> None:
     environment = inside(db).store.shard(shard).environment
     with environment.write() as txn:
-        change = _unpacked(txn, environment, int.from_bytes(key[:4]), lambda _: value, database)
-        _change(txn, environment.databases[database], key, change)
+        _change(txn, environment.databases[database], key, lambda _: value)
 
 
 def log_entry(db: tr.Database, node: int, change: Change, number: int = 0) -> int:
@@ -123,19 +144,6 @@ def base(db: tr.Database, database: str, key: bytes | None, change: Change) -> N
             assert cursor.last() if key is None else cursor.set_range(key)
             found_key = bytes(cursor.key())
         _change(txn, named, found_key, change)
-
-
-def _unpacked(txn: Any, environment: Environment, state: int, change: Change, database: str) -> Change:
-    """The change of a stored value that changes its unpacked form; only values of "data" are packed."""
-    if database != "data":
-        return change
-    shapes = Shapes(txn, environment.databases["shapes"], state)
-
-    def changed(stored: bytes) -> bytes | None:
-        value = change(shapes.unpack([stored])[0])
-        return None if value is None else bytes(shapes.pack(pa.array([value], pa.large_binary()))[0].as_py())
-
-    return changed
 
 
 def _change(txn: Any, named: Any, key: bytes, change: Change) -> None:

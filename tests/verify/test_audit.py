@@ -85,7 +85,7 @@ def test_damaged_rows_of_views(db: tr.Database) -> None:
     entry(db, totals, lambda v: flip(v, 5))
     shard = entry(db, totals, lambda v: None, number=1)
     entry(db, pairs, lambda v: v[:3], number=3)
-    damage.put(db, shard, "data", totals.to_bytes(4) + b"\x01\x80\x00\x00\x63", bytes(1 + 4 + 8 + 8 + 4))
+    damage.put_entry(db, shard, totals, b"\x01\x80\x00\x00\x63", bytes(1 + 4 + 8 + 8 + 4))
     entry(db, bag, lambda v: flip(v, 0))
     report = db.audit()
     assert not report.ok

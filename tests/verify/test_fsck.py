@@ -66,7 +66,7 @@ def test_damaged_marks_are_named(db: tr.Database) -> None:
         assert structure(db) == {}
 
 
-@pytest.mark.parametrize("kind", ["back", "forward", "next"])
+@pytest.mark.parametrize("kind", ["back", "forward", "next", "truncated", "none"])
 def test_damaged_marks_are_repaired(db: tr.Database, kind: str) -> None:
     entry(db, state_of(db, "totals"), MARKS[kind], "marks")
     report = db.audit(repair=True)
@@ -126,7 +126,7 @@ def test_an_open_epoch_with_a_damaged_undo_record(db: tr.Database) -> None:
 def test_orphaned_states_documents_and_row_counts(db: tr.Database) -> None:
     shard = inside(db).store.shard(2).environment
     with shard.write() as txn:
-        txn.put((4711).to_bytes(4) + b"key", b"value", db=shard.databases["data"])
+        txn.put(inside(db).store.settings.form.prefix(4711) + b"key", b"value", db=shard.databases["data"])
     table = inside(db).catalog.table("a")
     base(db, "documents", f"count:{table.id}".encode(), lambda v: b"3")
     assert structure(db) == {

@@ -7,7 +7,6 @@ A forked child must not use its parent's environments, so the key also has the p
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -18,11 +17,10 @@ from typing import Any
 
 import lmdb
 
-from tailrace.errors import Closed, Corrupt, NewerFormat, ReadOnly, StoreError, StoreFull
+from tailrace.errors import Closed, Corrupt, NewerFormat, StoreError, StoreFull
+from tailrace.store.disk_errors import FORBIDDEN, FULL, full_disk, is_full, read_only
 from tailrace.store.lmdb import private
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 DATA = "data.mdb"  # the file of an environment that holds everything but its locks
 MAX_READERS = 2048  # one slot per reading thread, shared by all processes that use the store
 
@@ -36,7 +34,7 @@ def _full_map(path: str, error: Exception) -> StoreError:
 
 
 def _full_disk(path: str, error: Exception) -> StoreError:
-    return StoreFull(path=path, full="disk", reason="the disk is full", advice="Free some space and write again")
+    return full_disk(path)
 
 
 def _corrupt(path: str, error: Exception) -> StoreError:
@@ -44,7 +42,7 @@ def _corrupt(path: str, error: Exception) -> StoreError:
 
 
 def _read_only(path: str, error: Exception) -> StoreError:
-    return ReadOnly(path=path, reason=error.strerror if isinstance(error, OSError) else str(error))
+    return read_only(path, str(error.strerror) if isinstance(error, OSError) else str(error))
 
 
 def _panic(path: str, error: Exception) -> StoreError:
@@ -58,7 +56,7 @@ def _newer(path: str, error: Exception) -> StoreError:
 
 def _other(path: str, error: Exception) -> StoreError:
     code = error.errno if isinstance(error, OSError) else getattr(error, "code", None)
-    if code in FULL:
+    if is_full(path, code):
         return _full_disk(path, error)
     if code in FORBIDDEN:
         return _read_only(path, error)

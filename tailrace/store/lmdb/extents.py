@@ -16,6 +16,7 @@ from tailrace.codec.keys import prefix_range
 from tailrace.codec.schema import TableDef
 from tailrace.store.inspection import Extent, Sizes
 from tailrace.store.lmdb.environment import Environment
+from tailrace.store.lmdb.form import PLAIN, Form
 from tailrace.store.lmdb.shard import decode_mark, state_prefix
 
 if TYPE_CHECKING:
@@ -48,39 +49,43 @@ def _measure_states(store: LmdbStore) -> tuple[dict[int, Extent], int]:
     sizes: dict[int, int] = {}
     large: dict[int, int] = {}  # entries in the one shard where a large state was counted
     undo_bytes = 0
+    form = store.settings.form
     for index in range(store.shards):
         environment = store.shard(index).environment
         data, undo, marks = (environment.databases[n] for n in ("data", "undo", "marks"))
         with environment.read() as txn:
             undo_bytes += _page_bytes(txn, undo)
             found: dict[int, int] = {}
-            for state in states_in(txn, data):
+            for state in states_in(txn, data, form):
                 mark = decode_mark(txn.get(state_prefix(state), db=marks))
                 if mark is not None and mark.entries is not None:
                     found[state] = mark.entries
                     continue
-                entries = _count(txn, data, state_prefix(state), COUNTED)
+                entries = _count(txn, data, form.prefix(state), COUNTED)
                 if entries == COUNTED:
                     if state not in large:
-                        large[state] = _count(txn, data, state_prefix(state), None)
+                        large[state] = _count(txn, data, form.prefix(state), None)
                     entries = large[state]
                 found[state] = entries
-            weights = {s: n * _mean_length(txn, data, state_prefix(s)) for s, n in found.items()}
+            weights = {s: n * _mean_length(txn, data, form.prefix(s)) for s, n in found.items()}
             for state, size in _share(weights, _page_bytes(txn, data)).items():
                 counts[state] = counts.get(state, 0) + found[state]
                 sizes[state] = sizes.get(state, 0) + size
     return {s: Extent(counts[s], sizes[s], s not in large or store.shards == 1) for s in counts}, undo_bytes
 
 
-def states_in(txn: Any, db: Any) -> list[int]:
+def states_in(txn: Any, db: Any, form: Form = PLAIN) -> list[int]:
     """The numbers of the states that have keys in a database. Seeks from each state to the next."""
-    states = []
+    states: list[int] = []
     with txn.cursor(db) as cursor:
         more = cursor.first()
         while more:
-            state = int.from_bytes(cursor.key()[:4])
+            state = form.state_of(bytes(cursor.key()))
+            if states and state <= states[-1]:  # a damaged key
+                more = cursor.next()
+                continue
             states.append(state)
-            more = state < 2**32 - 1 and cursor.set_range(state_prefix(state + 1))
+            more = state < 2**32 - 1 and cursor.set_range(form.prefix(state + 1))
     return states
 
 

@@ -26,6 +26,7 @@ from tailrace.store.lmdb import private, settings
 from tailrace.store.lmdb.environment import DATA, Environment, translate
 from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.manifest import NAME, Manifest, copy_checked
+from tailrace.store.requested import Requested
 
 _COPY = "store"  # the copy as a store, inside the directory of the backup, until it is packed
 
@@ -65,7 +66,7 @@ class LmdbBackups(Backups):
 
 
 def unpack(
-    directory: Path, manifest: Manifest, place: Path, requested: settings.Requested, on_copy: Callable[[str], None]
+    directory: Path, manifest: Manifest, place: Path, requested: Requested, on_copy: Callable[[str], None]
 ) -> None:
     """Makes a store in an empty directory out of a backup. Raises `BadBackup` if a file is damaged."""
     try:

@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager
 
 from tailrace.codec.schema import TableDef
 from tailrace.errors import Corrupt
+from tailrace.store import log_entries
 from tailrace.store.base import Cut
 from tailrace.store.inspection import Repairs
-from tailrace.store.lmdb import log
 from tailrace.store.lmdb.scratch import scratch
-from tailrace.store.lmdb.shard import write_mark
+from tailrace.store.lmdb.shard import decode_mark, state_prefix, write_mark
 from tailrace.store.lmdb.store import LmdbStore, transaction_key
 from tailrace.store.lmdb.structure import LmdbInspection
 from tailrace.store.lmdb.undo import LAST_EPOCH, remove_undo, undo_epochs
@@ -37,7 +37,9 @@ class LmdbRepairs(Repairs):
                 epochs = list(undo_epochs(cursor, state, 0, LAST_EPOCH))
             for epoch in epochs:
                 remove_undo(txn, undo_db, state, epoch)
-            write_mark(txn, environment, state, committed, committed)
+            # Without a readable mark, the keys are taken as they are stored. The state is recomputed anyway.
+            mark = decode_mark(txn.get(state_prefix(state), db=environment.databases["marks"]))
+            write_mark(txn, environment, state, committed, committed, b"" if mark is None else mark.form)
 
     def rebuild_transactions(self, committed: Cut) -> Cut:
         """Each log ends after its last entry. The boundaries of earlier transactions are lost."""
@@ -53,7 +55,7 @@ class LmdbRepairs(Repairs):
             db = self._store.environment.databases["transactions"]
             for number in numbers:
                 txn.delete(transaction_key(number), db=db)
-            txn.put(transaction_key(newest), log.encode_note(time.time(), sum(ends), ends), db=db)
+            txn.put(transaction_key(newest), log_entries.encode_note(time.time(), sum(ends), ends), db=db)
         return Cut(newest, tuple(ends))
 
     def add_to_count(self, table: TableDef, rows: int) -> None:
@@ -67,7 +69,7 @@ class LmdbRepairs(Repairs):
 def _read_header(node: int, offset: int, value: bytes) -> tuple[int, int]:
     """Operations and transaction of a log entry; the least possible values, 1 and 0, for a damaged one."""
     try:
-        entry = log.decode(node, offset, value)
+        entry = log_entries.decode(node, offset, value)
     except Corrupt:
         return 1, 0
     return entry.operations, entry.transaction

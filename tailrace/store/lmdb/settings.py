@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -13,9 +12,11 @@ from msgspec import structs
 from tailrace.errors import NewerFormat, NotAStore, OlderFormat, OptionDiffers, StoreError
 from tailrace.store.lmdb import private
 from tailrace.store.lmdb.environment import translate
+from tailrace.store.lmdb.form import Form
+from tailrace.store.requested import Requested
 
-FORMAT = 3
-OLDEST_FORMAT = 2  # whose values of states and undo records are not packed
+FORMAT = 4
+OLDEST_FORMAT = 2
 MAP_SIZE = 1 << 38
 MAX_MAP_SIZE = 1 << 46  # bytes; more would not fit into the address space of a process
 _DRAFT = ".store.json."
@@ -32,23 +33,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     durable: bool = True
 
     @property
-    def packed(self) -> bool:
-        """Whether values of states and undo records are packed."""
-        return self.format > OLDEST_FORMAT
+    def form(self) -> Form:
+        return Form.of(self.format)
 
 
-class Requested(NamedTuple):
-    """The settings that a caller of `tailrace.open` asked for. None: the default, or what the store has."""
-
-    nodes: int | None = None
-    shards: int | None = None
-    durable: bool | None = None
-    map_size: int | None = None
-
-    def for_new_store(self) -> Settings:
-        given = {name: value for name, value in self._asdict().items() if value is not None}
-        nodes = Settings().nodes if self.nodes is None else self.nodes
-        return Settings(**{"shards": 2 * nodes, **given})
+def for_new_store(requested: Requested) -> Settings:
+    given = {name: value for name, value in requested._asdict().items() if value is not None}
+    nodes = Settings().nodes if requested.nodes is None else requested.nodes
+    return Settings(**{"shards": 2 * nodes, **given})
 
 
 def create(path: Path, settings: Settings) -> None:

@@ -1,9 +1,9 @@
 """Shards in LMDB: the entries of all states, and undo records to read them at earlier epochs.
 
-    data     state, key      → value, packed (`shapes.py`)
-    shapes   state, number   → a shape of the state's values
+    data     state, key      → value, both packed (`entries.py`)
+    shapes   state, number   → a shape of the state's values (`shapes.py`)
     undo     state, epoch    → the values that an epoch replaced (`undo.py`)
-    marks    state           → last epoch applied, oldest epoch still readable, number of entries
+    marks    state           → last epoch applied, oldest epoch still readable, number of entries, template of the keys
     fence    "term"          → oldest term of the epoch lock whose writes are accepted
 
 `at(epoch)` overlays the undo records of all later epochs on the data; for a key in several of them the earliest wins.
@@ -13,52 +13,61 @@ So a retried task reads what its first attempt read, and readers see the last co
 from __future__ import annotations
 
 import struct
-import threading
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
 from tailrace import faults
-from tailrace.codec import arrays
-from tailrace.codec.keys import after_prefix, prefix_range
+from tailrace.codec.keys import prefix_range
 from tailrace.errors import Corrupt, Fenced, SnapshotGone
 from tailrace.store.base import Shard, ShardSnapshot, Write
 from tailrace.store.inspection import UNREADABLE, Mark
-from tailrace.store.lmdb.dense import put_sorted
+from tailrace.store.lmdb.entries import Entries
 from tailrace.store.lmdb.environment import Environment
-from tailrace.store.lmdb.shapes import Shapes
+from tailrace.store.lmdb.form import Form
+from tailrace.store.lmdb.templates import Template, decode_template
 from tailrace.store.lmdb.undo import LAST_EPOCH, Undo, drop_undos, remove_undo, undo_epochs, write_undo
 
 DATABASES = ("data", "undo", "marks", "fence", "shapes")
 # The pages that one transaction may change, as a share of all, and at least. LMDB reuses the pages that a transaction
 # frees only two transactions later. So a large epoch is applied in several, or half of the file would be free pages.
-BUDGET_SHARE, SMALLEST_BUDGET = 16, 1024
-RUN = 4096  # values that are unpacked at once
+BUDGET_SHARE, SMALLEST_BUDGET = 16, 512
 FEW = 64  # entries of a write whose size does not matter
-# Serialises puts of all threads: every put releases Python's interpreter lock, so concurrent puts would slow each other
-# down by switching. Commits, which wait for the disk, still run in parallel.
-_putting = threading.Lock()
 _STATE = struct.Struct(">I")  # prefix of all keys of a state
 _MARK = struct.Struct("<QQ")
 _COUNTED_MARK = struct.Struct("<QQQ")
 _NUMBER = struct.Struct("<Q")
+_UNCOUNTED = 2**64 - 1  # in a mark: the number of entries is unknown
 _TERM = b"term"
 
 
 def decode_mark(value: bytes | None) -> Mark | None:
     """The mark that a value encodes; None if it is missing or unreadable."""
-    if value is not None and len(value) in (_MARK.size, _COUNTED_MARK.size):
-        return Mark(*(_MARK if len(value) == _MARK.size else _COUNTED_MARK).unpack(value))
-    return None
+    if value is not None and len(value) == _MARK.size:
+        return Mark(*_MARK.unpack(value))
+    if value is None or len(value) < _COUNTED_MARK.size:
+        return None
+    applied, oldest, entries = _COUNTED_MARK.unpack_from(value)
+    form = bytes(value[_COUNTED_MARK.size :])
+    if form and decode_template(form) is None:
+        return None
+    return Mark(applied, oldest, None if entries == _UNCOUNTED else entries, form)
 
 
 def encode_mark(mark: Mark) -> bytes:
-    return _MARK.pack(*mark[:2]) if mark.entries is None else _COUNTED_MARK.pack(*mark)
+    if mark.entries is None and not mark.form:
+        return _MARK.pack(mark.applied, mark.oldest)
+    entries = _UNCOUNTED if mark.entries is None else mark.entries
+    return _COUNTED_MARK.pack(mark.applied, mark.oldest, entries) + mark.form
+
+
+def _template(mark: Mark | None) -> Template:
+    """The template of a state's keys."""
+    return (decode_template(mark.form) if mark is not None else None) or Template()
 
 
 def state_prefix(state: int) -> bytes:
@@ -71,10 +80,10 @@ class LmdbShardSnapshot(ShardSnapshot):
 
     POINT_READS = 32  # for fewer keys, search each in the undo records; for more, read the records completely
 
-    def __init__(self, env: Environment, txn: Any, epoch: int, packed: bool) -> None:
-        self._env, self._txn, self._epoch, self._packed = env, txn, epoch, packed
-        self._data, self._undo, self._marks, _, self._shape = (env.databases[n] for n in DATABASES)
-        self._shapes: dict[int, Shapes] = {}
+    def __init__(self, env: Environment, txn: Any, epoch: int, form: Form) -> None:
+        self._env, self._txn, self._epoch, self._form = env, txn, epoch, form
+        self._undo, self._marks = env.databases["undo"], env.databases["marks"]
+        self._states: dict[int, Entries] = {}
         self._undos: dict[int, list[Undo]] = {}
         self._overlays: dict[int, tuple[dict[bytes, bytes | None], list[bytes]]] = {}
 
@@ -95,23 +104,21 @@ class LmdbShardSnapshot(ShardSnapshot):
                 yield from undo_epochs(cursor, state, self._epoch + 1, applied)
 
     def _undo_of(self, state: int, epoch: int) -> Undo:
-        return Undo(self._txn, self._undo, state, epoch, packed=self._packed)
+        return Undo(self._txn, self._undo, state, epoch, packed=self._form.packed)
 
-    def _unpack(self, state: int, stored: Sequence[bytes]) -> Sequence[bytes]:
-        """Values of a state as they were before they were stored."""
-        return self._shapes_of(state).unpack(stored) if self._packed else stored
-
-    def _shapes_of(self, state: int) -> Shapes:
-        if state not in self._shapes:
-            self._shapes[state] = Shapes(self._txn, self._shape, state)
-        return self._shapes[state]
+    def _entries(self, state: int) -> Entries:
+        """The entries of a state as they are now: after all epochs."""
+        if state not in self._states:
+            mark = _read_mark(self._txn, self._marks, state)
+            self._states[state] = Entries(self._txn, self._env.databases, self._form, state, _template(mark))
+        return self._states[state]
 
     def applied(self, state: int) -> int | None:
         mark = _read_mark(self._txn, self._marks, state)
         return mark.applied if mark else None
 
     def moved_to(self, epoch: int) -> LmdbShardSnapshot:
-        return LmdbShardSnapshot(self._env, self._txn, epoch, self._packed)
+        return LmdbShardSnapshot(self._env, self._txn, epoch, self._form)
 
     def changed(self, state: int, epoch: int) -> list[bytes]:
         self._later_undos(state)  # raises SnapshotGone if undo records were dropped
@@ -127,11 +134,10 @@ class LmdbShardSnapshot(ShardSnapshot):
         return self._overlays[state]
 
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        prefix = _STATE.pack(state)
         undos = self._later_undos(state)
-        if len(keys) < self.POINT_READS:
-            return {k: v for k in keys if (v := self._get(state, prefix, k)) is not None}
-        values = {k[4:]: v for k, v in self._get_data(state, [prefix + k for k in keys])}
+        if undos and len(keys) < self.POINT_READS:
+            return {k: v for k in keys if (v := self._get(state, k)) is not None}
+        values = {k: v for k, v in zip(keys, self._entries(state).get(keys), strict=True) if v is not None}
         if undos:
             overlay, _ = self._overlay(state)
             for key in overlay.keys() & set(keys):
@@ -143,104 +149,46 @@ class LmdbShardSnapshot(ShardSnapshot):
         return values
 
     def values(self, state: int, keys: pa.LargeBinaryArray) -> list[bytes | None]:
-        if self._later_undos(state):
-            key_list = keys.to_pylist()
-            values = self.get_many(state, key_list)
-        else:
-            key_list = _add_prefix(state, keys).to_pylist()
-            values = dict(self._get_data(state, key_list))
+        key_list = keys.to_pylist()
+        if not self._later_undos(state):
+            return self._entries(state).get(key_list)
+        values = self.get_many(state, key_list)
         return [values.get(key) for key in key_list]
 
-    def _get_data(self, state: int, keys: Sequence[bytes]) -> Iterable[tuple[bytes, bytes]]:
-        """The entries under stored keys that exist."""
-        entries: list[tuple[bytes, bytes]] = self._txn.cursor(self._data).getmulti(keys)
-        if not self._packed:
-            return entries
-        return zip([key for key, _ in entries], self._unpack(state, [value for _, value in entries]), strict=True)
-
-    def _get(self, state: int, prefix: bytes, key: bytes) -> bytes | None:
+    def _get(self, state: int, key: bytes) -> bytes | None:
         for undo in self._later_undos(state):
             is_changed, old = undo.find(key)
             if is_changed:
                 return old
-        value: bytes | None = self._txn.get(prefix + key, db=self._data)
-        return self._unpack(state, [value])[0] if value is not None else None
+        return self._entries(state).get([key])[0]
 
     def scan(
         self, state: int, low: bytes = b"", high: bytes | None = None, size: int = 20_000
     ) -> Iterator[list[tuple[bytes, bytes]]]:
         if not self._later_undos(state):
-            yield from self._scan_data(state, low, high, size)
+            yield from self._entries(state).scan(low, high, size)
             return
         overlay, changed = self._overlay(state)
         pending = changed[bisect_left(changed, low) : len(changed) if high is None else bisect_left(changed, high)]
-        for run in self._scan_data(state, low, high, size):
+        for run in self._entries(state).scan(low, high, size):
             last = run[-1][0]
             until = bisect_right(pending, last)
             yield _merge(run, pending[:until], overlay)
             pending = pending[until:]
         yield _merge([], pending, overlay)
 
-    def _scan_data(self, state: int, low: bytes, high: bytes | None, size: int) -> Iterator[list[tuple[bytes, bytes]]]:
-        prefix = _STATE.pack(state)
-        stop = prefix + high if high is not None else after_prefix(prefix)
-        cursor = self._txn.cursor(self._data)
-        if not cursor.set_range(prefix + low):
-            return
-        keys: list[bytes] = []
-        stored: list[bytes] = []
-        for key, value in cursor.iternext():
-            if stop is not None and key >= stop:
-                break
-            keys.append(key[4:])
-            stored.append(value)
-            if len(keys) == size:
-                yield list(zip(keys, self._unpack(state, stored), strict=True))
-                keys, stored = [], []
-        if keys:
-            yield list(zip(keys, self._unpack(state, stored), strict=True))
-
     def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[list[bytes]]:
         if self._later_undos(state):
             for prefix in prefixes:
                 yield [value for run in self.scan(state, *prefix_range(prefix)) for _, value in run]
             return
-        stored: list[bytes] = []
-        ends = [0]
-        with self._txn.cursor(self._data) as cursor:
-            for prefix in prefixes:
-                low = _STATE.pack(state) + prefix
-                if cursor.set_range(low):
-                    for key, value in cursor.iternext():
-                        if not key.startswith(low):
-                            break
-                        stored.append(value)
-                ends.append(len(stored))
-                if len(stored) >= RUN:
-                    yield from self._cut(state, stored, ends)
-                    stored, ends = [], [0]
-        yield from self._cut(state, stored, ends)
-
-    def _cut(self, state: int, stored: list[bytes], ends: list[int]) -> Iterator[list[bytes]]:
-        """Unpacks values, and divides them at the given places."""
-        values = list(self._unpack(state, stored))
-        yield from (values[start:end] for start, end in pairwise(ends))
+        yield from self._entries(state).under(prefixes)
 
     def scan_back(self, state: int, low: bytes, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         if self._later_undos(state):
             yield from reversed([entry for run in self.scan(state, low, high) for entry in run])
             return
-        prefix = _STATE.pack(state)
-        cursor = self._txn.cursor(self._data)
-        stop = prefix + high if high is not None else after_prefix(prefix)
-        is_past_range = stop is not None and cursor.set_range(stop)
-        has_entry = cursor.prev() if is_past_range else cursor.last()
-        if not has_entry:
-            return
-        for key, value in cursor.iterprev():
-            if key < prefix + low:
-                return
-            yield key[4:], self._unpack(state, [value])[0]
+        yield from self._entries(state).scan_back(low, high)
 
 
 def _read_mark(txn: Any, db: Any, state: int) -> Mark | None:
@@ -267,15 +215,9 @@ def _merge(
     return sorted((k, v) for k, v in entries.items() if v is not None)
 
 
-def _add_prefix(state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """The keys of a state as stored in the shard."""
-    return arrays.join_cells([pa.scalar(_STATE.pack(state), pa.large_binary()), keys])
-
-
 class LmdbShard(Shard):
-    def __init__(self, env: Environment, *, packed: bool) -> None:
-        """`packed` is the store's: whether values and undo records are stored in the form of format 3."""
-        self._env, self.packed = env, packed
+    def __init__(self, env: Environment, form: Form) -> None:
+        self._env, self._form = env, form
         self._data, self._undo, self._marks, self._fence, self._shapes = (env.databases[n] for n in DATABASES)
 
     @property
@@ -283,14 +225,19 @@ class LmdbShard(Shard):
         """The LMDB environment, for inspections and repairs."""
         return self._env
 
+    def entries(self, txn: Any, state: int) -> Entries:
+        """The newest entries of a state, for inspections."""
+        mark = _read_mark(txn, self._marks, state)
+        return Entries(txn, self._env.databases, self._form, state, _template(mark))
+
     def undo(self, txn: Any, state: int, epoch: int) -> Undo:
         """The undo record of an epoch, for inspections and repairs."""
-        return Undo(txn, self._undo, state, epoch, packed=self.packed)
+        return Undo(txn, self._undo, state, epoch, packed=self._form.packed)
 
     @contextmanager
     def at(self, epoch: int) -> Iterator[LmdbShardSnapshot]:
         with self._env.read() as txn:
-            yield LmdbShardSnapshot(self._env, txn, epoch, self.packed)
+            yield LmdbShardSnapshot(self._env, txn, epoch, self._form)
 
     def fence(self, term: int) -> None:
         with self._env.write() as txn:
@@ -326,33 +273,27 @@ class LmdbShard(Shard):
         mark = _read_mark(txn, self._marks, write.state)
         if mark is not None and mark.applied >= epoch:
             return False
+        template = _template(mark)
         oldest, entries = epoch, len(write.keys) - write.values.null_count if mark is None else None
         if write.olds is not None:
             mark = mark or Mark(0, 0, 0)
             drop_undos(txn, self._undo, write.state, keep)
             oldest = max(mark.oldest, min(keep, mark.applied))
-            write_undo(txn, self._undo, write.state, epoch, write.keys, write.olds, packed=self.packed)
+            write_undo(txn, self._undo, write.state, epoch, write.keys, write.olds, packed=self._form.packed)
             added = write.olds.null_count - write.values.null_count
             entries = None if mark.entries is None else max(0, mark.entries + added)
-        self.put(txn, write.state, write.keys, write.values)
-        new_mark = Mark(epoch, oldest, entries if self.packed else None)
+        form = self._put(txn, write.state, template, write.keys, write.values)
+        new_mark = Mark(epoch, oldest, entries if self._form.packed else None, form)
         txn.put(_STATE.pack(write.state), encode_mark(new_mark), db=self._marks)
         return True
 
-    def put(self, txn: Any, state: int, keys: pa.LargeBinaryArray, values: pa.LargeBinaryArray) -> None:
-        """Writes entries of a state in a transaction; a NULL value deletes its key. The keys are sorted."""
-        kept, stored = keys, values
-        if values.null_count:
-            kept, stored = keys.filter(values.is_valid()), values.drop_null()
-        if len(kept):
-            stored = Shapes(txn, self._shapes, state).pack(stored) if self.packed else stored
-            prefix = _STATE.pack(state)
-            entries = arrays.pairs([pa.scalar(prefix, pa.large_binary()), kept], stored)
-            with _putting, txn.cursor(self._data) as cursor:
-                put_sorted(cursor, prefix + kept[0].as_py(), prefix + kept[-1].as_py(), entries, len(kept))
-        if values.null_count:
-            for key in _add_prefix(state, keys.filter(values.is_null())).to_pylist():
-                txn.delete(key, db=self._data)
+    def _put(
+        self, txn: Any, state: int, template: Template, keys: pa.LargeBinaryArray, values: pa.LargeBinaryArray
+    ) -> bytes:
+        """Writes entries of a state; a NULL value deletes its key. The keys are sorted. Returns the mark's `form`."""
+        entries = Entries(txn, self._env.databases, self._form, state, template)
+        entries.put(keys, values)
+        return entries.template.encoded
 
     def roll_back(self, epoch: int, states: Sequence[int] | None = None) -> list[int]:
         with self._env.write() as txn:
@@ -367,10 +308,10 @@ class LmdbShard(Shard):
         olds = self._read_olds(txn, state, later) if mark.oldest <= epoch and mark.applied in later else None
         if olds:
             keys, values = (pa.array([entry[i] for entry in sorted(olds.items())], pa.large_binary()) for i in (0, 1))
-            self.put(txn, state, keys, values)
+            mark = mark._replace(form=self._put(txn, state, _template(mark), keys, values))
         for undone in later:
             remove_undo(txn, self._undo, state, undone)
-        write_mark(txn, self._env, state, epoch, mark.oldest if olds is not None else epoch)
+        write_mark(txn, self._env, state, epoch, mark.oldest if olds is not None else epoch, mark.form)
         return olds is not None
 
     def _read_olds(self, txn: Any, state: int, epochs: Sequence[int]) -> dict[bytes, bytes | None] | None:
@@ -392,7 +333,8 @@ class LmdbShard(Shard):
         return [(state, mark) for state, mark in marks if mark is not None]
 
     def drop(self, state: int) -> None:
-        for db in (self._data, self._shapes, self._undo, self._marks):
+        delete_range(self._env, self._data, *prefix_range(self._form.prefix(state)))
+        for db in (self._shapes, self._undo, self._marks):
             delete_range(self._env, db, *prefix_range(_STATE.pack(state)))
 
 
@@ -403,11 +345,12 @@ def _estimate_pages(write: Write, leaves: int) -> int:
     return min(len(write.keys), leaves) + int(write.keys.nbytes + write.values.nbytes) // 4096
 
 
-def write_mark(txn: Any, environment: Environment, state: int, applied: int, oldest: int) -> None:
+def write_mark(txn: Any, environment: Environment, state: int, applied: int, oldest: int, form: bytes) -> None:
     """Sets a mark. Its last applied epoch is that of the newest undo record, else `applied`."""
     with txn.cursor(environment.databases["undo"]) as cursor:
         undos = list(undo_epochs(cursor, state, 0, applied))
-    mark = Mark(undos[-1] if undos else applied, min(oldest, undos[-1] if undos else applied))
+    last = undos[-1] if undos else applied
+    mark = Mark(last, min(oldest, last), None, form)
     txn.put(state_prefix(state), encode_mark(mark), db=environment.databases["marks"])
 
 

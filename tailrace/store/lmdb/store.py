@@ -1,7 +1,7 @@
 """The embedded store: one directory, which any number of processes can use at once.
 
     store.json          format, number of nodes and shards, durability
-    base/               rows, logs and documents of all nodes: one LMDB environment
+    base/               rows, logs and documents of all nodes, shapes of rows: one LMDB environment
     shards/000 ...      states: one LMDB environment per shard
 
 All nodes share one environment, so a transaction over several nodes is atomic without a two-phase commit. Each node
@@ -16,7 +16,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,24 +32,26 @@ from tailrace.codec.schema import TableDef
 from tailrace.codec.sorting import order
 from tailrace.delta import WEIGHT
 from tailrace.errors import BadPosition, Conflict, Corrupt, Fenced, NoSuchRow, OffsetGap, TableAltered
-from tailrace.store import documents
+from tailrace.store import documents, log_entries
 from tailrace.store.backups import Backups
-from tailrace.store.base import LAYOUTS, Capability, Change, Cut, Past, Position, Store, Written
-from tailrace.store.documents import Changes, Count, Kind
+from tailrace.store.base import LAYOUTS, ROW_COUNTS, Capability, Change, Cut, Past, Position, Store, Written
+from tailrace.store.documents import Changes, Kind
 from tailrace.store.inspection import Inspection, Repairs, Sizes
 from tailrace.store.key_limit import KeyLimit
-from tailrace.store.lmdb import log
 from tailrace.store.lmdb.dense import put_sorted
 from tailrace.store.lmdb.environment import Environment, acquire, release
 from tailrace.store.lmdb.file_locks import held, read_holder
 from tailrace.store.lmdb.settings import read_settings
-from tailrace.store.lmdb.shard import DATABASES, LmdbShard, delete_range
+from tailrace.store.lmdb.shapes import Shapes
+from tailrace.store.lmdb.shard import DATABASES as SHARD_DATABASES
+from tailrace.store.lmdb.shard import LmdbShard, delete_range
 from tailrace.store.locks import TERM, Holder, LockName
 from tailrace.store.store_ref import StoreRef
 
+DATABASES = ("rows", "log", "transactions", "documents", "shapes")
+_UNPACKED = 4096  # rows that are unpacked at once
 _ROW = struct.Struct(">IH")  # prefix of row keys: table, node
 _NUMBER = struct.Struct(">Q")  # key of a transaction's note
-COUNTS: Kind[int] = Kind("count:", Count, expendable=True)  # number of rows, by table id
 T = TypeVar("T")
 KEY_LIMIT = KeyLimit(whole=480, part=232)  # LMDB keys have at most 511 bytes, including prefixes
 
@@ -74,9 +76,9 @@ class LmdbStore(Store):
         self.path = str(path.resolve())
         self.ref = StoreRef(f"lmdb:{self.path}")
         self.nodes, self.shards = self.settings.nodes, self.settings.shards
-        self._base = self._open(path / "base", ("rows", "log", "transactions", "documents"))
-        self._rows, self._log, self._transactions, self._documents = (
-            self._base.databases[n] for n in ("rows", "log", "transactions", "documents")
+        self._base = self._open(path / "base", DATABASES)
+        self._rows, self._log, self._transactions, self._documents, self._shapes = (
+            self._base.databases[n] for n in DATABASES
         )
         self._shards: dict[int, tuple[Environment, LmdbShard]] = {}
         self._layouts: dict[int, tuple[bytes, Layout]] = {}  # by table, as last read
@@ -194,7 +196,7 @@ class LmdbStore(Store):
                     self.add_count(txn, change.table, (new_rows.num_rows if new_rows else 0) - old_rows.num_rows)
                     written += len(keys)
             if written:
-                note = log.encode_note(time.time(), operations + written, ends)
+                note = log_entries.encode_note(time.time(), operations + written, ends)
                 txn.put(_NUMBER.pack(number + 1), note, db=self._transactions)
             faults.point("write.commit")
         faults.point("write.committed")
@@ -210,7 +212,7 @@ class LmdbStore(Store):
 
     def _read_note(self, cursor: Any) -> tuple[float, int, tuple[int, ...]]:
         """The note of the transaction at the cursor: its time, all operations so far, and the ends of the logs."""
-        note = log.decode_note(cursor.value())
+        note = log_entries.decode_note(cursor.value())
         if len(note[2]) != self.nodes or len(cursor.key()) != _NUMBER.size:
             reason = f"its key or its log ends do not fit a store with {self.nodes} nodes"
             raise Corrupt(where="an entry of the list of transactions", reason=reason)
@@ -229,7 +231,9 @@ class LmdbStore(Store):
         last = order(keys).lasts  # of several rows with the same key, the last one wins
         sorted_keys = keys.take(pa.array(last)).to_pylist()
         with txn.cursor(self._rows) as cursor:
-            stored = dict(cursor.getmulti(sorted_keys))
+            entries = cursor.getmulti(sorted_keys)
+        found_rows = self.unpack_rows(txn, table, [row for _, row in entries])
+        stored = dict(zip([key for key, _ in entries], found_rows, strict=True))
         if change.mode == "delete":
             sorted_keys = [k for k in sorted_keys if k in stored]
         elif change.mode == "remove":
@@ -259,12 +263,21 @@ class LmdbStore(Store):
             for key in keys:
                 txn.delete(key, db=self._rows)
             return
-        entries = zip(keys, change.table.rows.encode(after).to_pylist(), strict=True)
+        rows = change.table.rows.encode(after)
+        if self.settings.form.short:
+            rows = Shapes(txn, self._shapes, change.table.id, zeros=False).pack(rows)
+        entries = zip(keys, rows.to_pylist(), strict=True)
         bounds = [bisect_left(keys, _ROW.pack(change.table.id, node)) for node in range(1, self.nodes)]
-        with txn.cursor(self._rows) as cursor:
-            for start, end in pairwise([0, *bounds, len(keys)]):
-                if start < end:
-                    put_sorted(cursor, keys[start], keys[end - 1], islice(entries, end - start), end - start)
+        for start, end in pairwise([0, *bounds, len(keys)]):
+            if start < end:
+                part = islice(entries, end - start)
+                put_sorted(txn, self._rows, keys[start], keys[end - 1], part, end - start)
+
+    def unpack_rows(self, txn: Any, table: TableDef, stored: Sequence[bytes]) -> Sequence[bytes]:
+        """Rows of a table as they were before they were stored. Rows are packed by shapes, as values of states are."""
+        if not stored or not self.settings.form.short:
+            return stored
+        return Shapes(txn, self._shapes, table.id, zeros=False).unpack(stored)
 
     def _append_log(
         self,
@@ -276,7 +289,7 @@ class LmdbStore(Store):
         after: pa.RecordBatch | None,
     ) -> tuple[int, ...]:
         """Appends one log entry per node with changed rows. Returns the new ends of the logs."""
-        images = log.build_delta(table, before, after if after is not None else before.slice(0, 0))
+        images = log_entries.build_delta(table, before, after if after is not None else before.slice(0, 0))
         rows = pa.RecordBatch.from_arrays(images.columns[:-1], schema=table.stored_schema)
         nodes = hash_buckets(table.key_columns(rows), self.nodes, rows.num_rows)
         nodes_of_operations = nodes[: before.num_rows] if after is None else nodes[before.num_rows :]
@@ -284,8 +297,8 @@ class LmdbStore(Store):
         new_ends = list(ends)
         for node in np.flatnonzero(operations).tolist():
             part = images if self.nodes == 1 else images.take(pa.array(np.flatnonzero(nodes == node)))
-            entry = log.encode(table, int(operations[node]), number, part)
-            txn.put(log.log_key(node, new_ends[node]), entry, db=self._log)
+            entry = log_entries.encode(table, int(operations[node]), number, part)
+            txn.put(log_entries.log_key(node, new_ends[node]), entry, db=self._log)
             new_ends[node] += int(operations[node])
         return tuple(new_ends)
 
@@ -298,7 +311,9 @@ class LmdbStore(Store):
                 self._catch_up(txn, table, past)
             for node in range(self.nodes):
                 prefix = _ROW.pack(table.id, node)
-                rows.update((k[6:], v) for k, v in cursor.getmulti([prefix + k for k in keys]))
+                entries = cursor.getmulti([prefix + k for k in keys])
+                found_rows = self.unpack_rows(txn, table, [row for _, row in entries])
+                rows.update(zip([key[6:] for key, _ in entries], found_rows, strict=True))
         if past is not None:
             past_rows = {k: past.rows[k] for k in keys if k in past.rows}
             return {k: row for k, row in {**rows, **past_rows}.items() if row is not None}
@@ -309,7 +324,7 @@ class LmdbStore(Store):
         ends, table = self._last_transaction(txn)[3], self.as_stored(txn, table)
         for node, end in enumerate(ends):
             later = list(self._table_entries(txn, table, node, past.ends[node], end))
-            for key, row in log.rows_before(later, table).items():
+            for key, row in log_entries.rows_before(later, table).items():
                 past.rows.setdefault(self.key_limit.shorten_one(key), row)
             past.ends[node] = end
 
@@ -318,14 +333,14 @@ class LmdbStore(Store):
             return self._count(txn, table)
 
     def _count(self, txn: Any, table: TableDef) -> int:
-        name = COUNTS.at(table.id)
+        name = ROW_COUNTS.at(table.id)
         value = txn.get(name.encode(), db=self._documents)
-        return COUNTS.decode(name, value, self.nodes) if value else 0
+        return ROW_COUNTS.decode(name, value, self.nodes) if value else 0
 
     def add_count(self, txn: Any, table: TableDef, more: int) -> None:
         if more:
             count = str(self._count(txn, table) + more)
-            txn.put(COUNTS.at(table.id).encode(), count.encode(), db=self._documents)
+            txn.put(ROW_COUNTS.at(table.id).encode(), count.encode(), db=self._documents)
 
     def rows(
         self,
@@ -346,7 +361,9 @@ class LmdbStore(Store):
                 # Read to the end of the log even for few keys: if it was trimmed after the cut, OffsetGap is raised.
                 newest = self._last_transaction(txn)[3][node]
                 later = list(self._table_entries(txn, now, node, cut.offsets[node], newest))
-                old_rows = ((self.key_limit.shorten_one(k), row) for k, row in log.rows_before(later, now).items())
+                old_rows = (
+                    (self.key_limit.shorten_one(k), row) for k, row in log_entries.rows_before(later, now).items()
+                )
                 overlay = {k: row for k, row in old_rows if k > after and (upto is None or k <= upto)}
             run: list[bytes] = []
             for key, value in self._rows_after(txn, table, node, after):
@@ -380,11 +397,11 @@ class LmdbStore(Store):
             more = cursor.set_range(prefix + after)
             if more and after and cursor.key() == prefix + after:
                 more = cursor.next()
-            if more:
-                for key, value in cursor.iternext():
-                    if high is not None and key >= high:
-                        return
-                    yield key[6:], value
+            entries = cursor.iternext() if more else iter(())
+            in_range = entries if high is None else takewhile(lambda entry: entry[0] < high, entries)
+            while run := list(islice(in_range, _UNPACKED)):
+                rows = self.unpack_rows(txn, table, [row for _, row in run])
+                yield from zip([key[6:] for key, _ in run], rows, strict=True)
 
     # reading logs
 
@@ -412,7 +429,7 @@ class LmdbStore(Store):
             for entry in self._read_log(txn, node, start.offsets[node], end.offsets[node]):
                 if entry.table in tables:
                     table = tables[entry.table]
-                    stored = log.decode_rows(entry, self.as_stored(txn, table))
+                    stored = log_entries.decode_rows(entry, self.as_stored(txn, table))
                     changed = table.to_visible(stored.select(list(range(stored.num_columns - 1))))
                     yield Position(entry.transaction), table, changed.append_column(WEIGHT, stored.column(WEIGHT))
 
@@ -420,20 +437,22 @@ class LmdbStore(Store):
         """The deltas of one table in [start, end) of a node's log."""
         for entry in self._read_log(txn, node, start, end):
             if entry.table == table.id:
-                yield log.decode_rows(entry, table)
+                yield log_entries.decode_rows(entry, table)
 
-    def _read_log(self, txn: Any, node: int, start: int, end: int, *, checked: bool = True) -> Iterator[log.Entry]:
+    def _read_log(
+        self, txn: Any, node: int, start: int, end: int, *, checked: bool = True
+    ) -> Iterator[log_entries.Entry]:
         """All entries in [start, end) of a node's log. Verifies checksums if `checked`; raises `OffsetGap` at a gap."""
         expected = start
         with txn.cursor(self._log) as cursor:
-            more = cursor.set_range(log.log_key(node, start))
+            more = cursor.set_range(log_entries.log_key(node, start))
             while more:
-                key_node, offset = log.decode_log_key(cursor.key())
+                key_node, offset = log_entries.decode_log_key(cursor.key())
                 if key_node != node or offset >= end:
                     break
                 if offset != expected:
                     raise OffsetGap(node=node, expected=expected, found=offset)
-                entry = log.decode(node, offset, cursor.value(), checked=checked)
+                entry = log_entries.decode(node, offset, cursor.value(), checked=checked)
                 yield entry
                 expected = offset + entry.operations
                 more = cursor.next()
@@ -452,6 +471,12 @@ class LmdbStore(Store):
                 raise
             return self.touched(start, end)  # its error names the damaged entry
         return counts
+
+    def catch_up(self) -> None:
+        """Nothing to do: a write and its log entries are one transaction."""
+
+    def advance(self) -> None:
+        """Nothing to do, as for `catch_up`."""
 
     def newest_cut(self) -> Cut:
         with self._base.read() as txn:
@@ -485,25 +510,28 @@ class LmdbStore(Store):
     def written_after(self, cut: Cut) -> float | None:
         with self._base.read() as txn:
             note = txn.get(_NUMBER.pack(cut.transaction + 1), db=self._transactions)
-        return log.decode_note(note)[0] if note else None
+        return log_entries.decode_note(note)[0] if note else None
 
     def trim(self, cut: Cut) -> None:
         for node, offset in enumerate(cut.offsets):
-            delete_range(self._base, self._log, log.log_key(node, 0), log.log_key(node, offset), size=2_000)
+            delete_range(
+                self._base, self._log, log_entries.log_key(node, 0), log_entries.log_key(node, offset), size=2_000
+            )
         faults.point("log.trim")
         delete_range(self._base, self._transactions, _NUMBER.pack(0), _NUMBER.pack(cut.transaction), size=20_000)
         self._base.handle.reader_check()  # else killed readers keep LMDB from reusing freed pages
 
     def drop_rows(self, table: int) -> None:
-        delete_range(self._base, self._rows, *prefix_range(struct.pack(">I", table)))
-        self.change_documents({COUNTS.at(table): None})
+        for db in (self._rows, self._shapes):
+            delete_range(self._base, db, *prefix_range(struct.pack(">I", table)))
+        self.change_documents({ROW_COUNTS.at(table): None})
 
     # shards and closing
 
     def shard(self, index: int) -> LmdbShard:
         if index not in self._shards:
-            environment = self._open(Path(self.path) / "shards" / f"{index:03d}", DATABASES)
-            self._shards[index] = (environment, LmdbShard(environment, packed=self.settings.packed))
+            environment = self._open(Path(self.path) / "shards" / f"{index:03d}", SHARD_DATABASES)
+            self._shards[index] = (environment, LmdbShard(environment, self.settings.form))
         return self._shards[index][1]
 
     def sync(self) -> None:

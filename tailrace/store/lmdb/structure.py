@@ -11,12 +11,12 @@ import numpy as np
 from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.errors import TailraceError
-from tailrace.store.base import Cut
+from tailrace.store import log_entries
+from tailrace.store.base import ROW_COUNTS, Cut
 from tailrace.store.inspection import UNREADABLE, Inspection, RowAudit, StateRecord
-from tailrace.store.lmdb import log
 from tailrace.store.lmdb.extents import states_in
 from tailrace.store.lmdb.shard import LmdbShard, decode_mark, state_prefix
-from tailrace.store.lmdb.store import COUNTS, LmdbStore, row_prefix, scan_prefix
+from tailrace.store.lmdb.store import LmdbStore, row_prefix, scan_prefix
 from tailrace.store.lmdb.undo import LAST_EPOCH, undo_epochs
 
 BATCH_ROWS = 10_000  # rows decoded at a time
@@ -40,19 +40,19 @@ class LmdbInspection(Inspection):
     def log(self, node: int) -> Iterator[tuple[int, bytes]]:
         """The entries of a node's log, each with its offset."""
         for key, value in scan_prefix(self._txn, self._databases["log"], struct.pack(">H", node)):
-            yield log.decode_log_key(key)[1], value
+            yield log_entries.decode_log_key(key)[1], value
 
     def transaction_faults(self, committed: Cut) -> tuple[list[str], tuple[int, ...] | None]:
         faults: list[str] = []
         last, last_ends = committed.transaction, committed.offsets
         previous: tuple[int, tuple[int, ...]] | None = None
-        note_size = len(log.encode_note(0.0, 0, committed.offsets))
+        note_size = len(log_entries.encode_note(0.0, 0, committed.offsets))
         for number, value in self.transactions():
             if len(value) != note_size:
                 faults.append(f"transaction {number}: note has {len(value)} bytes instead of {note_size}")
                 previous = None
                 continue
-            _, operations, ends = log.decode_note(value)
+            _, operations, ends = log_entries.decode_note(value)
             if operations != sum(ends) or (previous and any(a < b for a, b in zip(ends, previous[1], strict=True))):
                 faults.append(f"transaction {number}: inconsistent log ends")
             elif previous and number != previous[0] + 1:
@@ -77,9 +77,11 @@ class LmdbInspection(Inspection):
                 yield expected, f"entries up to offset {offset} are missing"
             is_empty = False
             try:
-                entry = log.decode(node, offset, value)
+                entry = log_entries.decode(node, offset, value)
                 if entry.table in tables:
-                    log.decode_rows(entry, self._store.as_stored(self._txn, tables[entry.table])).validate(full=True)
+                    log_entries.decode_rows(entry, self._store.as_stored(self._txn, tables[entry.table])).validate(
+                        full=True
+                    )
                 expected = offset + entry.operations
             except UNREADABLE as error:
                 yield offset, explain(error)
@@ -101,7 +103,7 @@ class LmdbInspection(Inspection):
                     count, batch = count + len(batch), []
             faults += self._row_faults(table, node, batch)
             count += len(batch)
-        counted = self._txn.get(COUNTS.at(table.id).encode(), db=self._databases["documents"])
+        counted = self._txn.get(ROW_COUNTS.at(table.id).encode(), db=self._databases["documents"])
         return RowAudit(faults, count, int(counted or 0))
 
     def _row_faults(self, table: TableDef, node: int, batch: list[tuple[bytes, bytes]]) -> list[str]:
@@ -112,7 +114,7 @@ class LmdbInspection(Inspection):
         if not batch:
             return []
         try:
-            rows = table.rows.decode([value for _, value in batch])
+            rows = table.rows.decode(self._store.unpack_rows(self._txn, table, [value for _, value in batch]))
             rows.validate(full=True)
             columns = table.key_columns(rows)
             keys = self._store.key_limit.shorten(table.keys.encode(columns, len(batch))).to_pylist()
@@ -130,7 +132,7 @@ class LmdbInspection(Inspection):
         opened = self._store.shard(shard)
         data, undo, marks = (opened.environment.databases[n] for n in ("data", "undo", "marks"))
         with opened.environment.read() as txn:
-            with_entries = set(states_in(txn, data))
+            with_entries = set(states_in(txn, data, self._store.settings.form))
             numbers = sorted(with_entries | set(states_in(txn, undo)) | set(states_in(txn, marks)))
             return [_read_record(txn, opened, state, state in with_entries) for state in numbers]
 

@@ -61,7 +61,10 @@ def audit_states(
     numbers = [s.number for s in states]
 
     def read(shard: int) -> Iterator[pa.RecordBatch]:
-        with live.store.open().shard(shard).at(live.epoch) as a, right.store.open().shard(shard).at(right.epoch) as b:
+        with (
+            live.store.attach().shard(shard).at(live.epoch) as a,
+            right.store.attach().shard(shard).at(right.epoch) as b,
+        ):
             for number in numbers:
                 yield pa.RecordBatch.from_pylist(_compare_state(number, shard, a, b), schema=_RESULT_SCHEMA)
 
@@ -146,9 +149,12 @@ def adopt_answers(
     columns_by_state = [(s.number, s.answers or ()) for s in answers]
 
     def write(shard: int) -> Iterator[pa.RecordBatch]:
-        with live.store.open().shard(shard).at(live.epoch) as a, right.store.open().shard(shard).at(right.epoch) as b:
+        with (
+            live.store.attach().shard(shard).at(live.epoch) as a,
+            right.store.attach().shard(shard).at(right.epoch) as b,
+        ):
             writes = [_merge_answers(number, columns, a, b) for number, columns in columns_by_state]
-        to.store.open().shard(shard).apply(to.epoch, writes, to.epoch)
+        to.store.attach().shard(shard).apply(to.epoch, writes, to.epoch)
         yield pa.RecordBatch.from_pylist([{"shard": shard}], schema=pa.schema([("shard", pa.int32())]))
 
     frame(spark, store.shards, write, "shard int").collect()

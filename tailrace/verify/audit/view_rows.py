@@ -129,7 +129,7 @@ def _unreadable(fresh: SparkSession, store: Store, view: ViewDef, epoch: int) ->
 
     def read(shard: int) -> Iterator[pa.RecordBatch]:
         codec = RowCodec(types.schema(columns))
-        with ref.open().shard(shard).at(epoch) as snapshot:
+        with ref.attach().shard(shard).at(epoch) as snapshot:
             for run in snapshot.scan(state):
                 unreadable = [k for k, v in run if not any(_decode_readable(codec, [v], keyed))]
                 examples = [f"shard {shard}, key 0x{k.hex()}" for k in unreadable]
@@ -177,7 +177,7 @@ def readable_rows(spark: SparkSession, store: Store, view: ViewDef, epoch: int) 
 
     def read(shard: int) -> Iterator[pa.RecordBatch]:
         codec = RowCodec(types.schema(columns))
-        with ref.open().shard(shard).at(epoch) as snapshot:
+        with ref.attach().shard(shard).at(epoch) as snapshot:
             for run in snapshot.scan(state):
                 yield from _decode_readable(codec, [v for _, v in run], keyed)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tailrace.rules.before import Before
-from tailrace.store.lmdb.shard import LmdbShard
+from tailrace.store.inspection import Mark
+from tailrace.store.lmdb.shard import LmdbShard, decode_mark, encode_mark, state_prefix
 
 _original_init, _original_apply = Before.__init__, LmdbShard.apply
 
@@ -17,7 +18,10 @@ def begin(self: Before, store: Any, epoch: int, **options: Any) -> None:
 def apply(self: LmdbShard, epoch: int, writes: Any, keep: int, term: int = 0) -> bool:
     with self._env.write() as txn:
         for write in writes:
-            txn.delete(write.state.to_bytes(4), db=self._marks)  # forgets that the shard already has the epoch
+            mark = decode_mark(txn.get(state_prefix(write.state), db=self._marks))
+            if mark is not None:  # forgets that the shard already has the epoch
+                unapplied = Mark(0, 0, None, mark.form)
+                txn.put(state_prefix(write.state), encode_mark(unapplied), db=self._marks)
     return _original_apply(self, epoch, writes, keep, term)
 
 

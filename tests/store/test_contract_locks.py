@@ -1,28 +1,15 @@
-"""Locks, terms and conditional changes: a replaced holder can neither apply nor commit."""
+"""The contract of a store: locks, terms and conditional changes: a replaced holder can neither apply nor commit."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tailrace.errors import Conflict, EpochsLocked, Fenced
 from tailrace.store.base import Store, Write
 from tailrace.store.documents import Kind
-from tailrace.store.lmdb import settings
-from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.locks import TERM, EpochLock, Term
 
 COUNTER: Kind[int] = Kind("test_counter", int)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[LmdbStore]:
-    settings.create(tmp_path / "s", settings.Settings(map_size=1 << 26))
-    opened = LmdbStore(tmp_path / "s")
-    yield opened
-    opened.close()
 
 
 def replace_holder(store: Store) -> None:
@@ -32,7 +19,7 @@ def replace_holder(store: Store) -> None:
     store.change_documents({TERM.name: Term(newest.number + 1, 1, "elsewhere", burnt=newest.burnt)})
 
 
-def test_a_lock_has_one_holder_and_names_it(store: LmdbStore) -> None:
+def test_a_lock_has_one_holder_and_names_it(store: Store) -> None:
     assert store.holder("runner") is None
     with store.lock("runner"):
         holder = store.holder("runner")
@@ -44,7 +31,7 @@ def test_a_lock_has_one_holder_and_names_it(store: LmdbStore) -> None:
         pass
 
 
-def test_a_process_keeps_its_term_until_another_one_takes_the_lock(store: LmdbStore) -> None:
+def test_a_process_keeps_its_term_until_another_one_takes_the_lock(store: Store) -> None:
     lock = EpochLock(store)
     with lock.held():
         first = lock.term
@@ -55,7 +42,7 @@ def test_a_process_keeps_its_term_until_another_one_takes_the_lock(store: LmdbSt
         assert lock.term == first + 2
 
 
-def test_the_number_of_a_rolled_back_epoch_stays_burnt(store: LmdbStore) -> None:
+def test_the_number_of_a_rolled_back_epoch_stays_burnt(store: Store) -> None:
     lock = EpochLock(store)
     with lock.held():
         term = lock.term
@@ -67,7 +54,7 @@ def test_the_number_of_a_rolled_back_epoch_stays_burnt(store: LmdbStore) -> None
         assert lock.burnt == 5
 
 
-def test_documents_of_a_lost_term_do_not_change(store: LmdbStore) -> None:
+def test_documents_of_a_lost_term_do_not_change(store: Store) -> None:
     lock = EpochLock(store)
     with lock.held():
         store.change_documents({COUNTER.name: 1}, term=lock.term)
@@ -78,7 +65,7 @@ def test_documents_of_a_lost_term_do_not_change(store: LmdbStore) -> None:
     assert store.document(COUNTER) == 1
 
 
-def test_shards_refuse_writes_of_a_fenced_term(store: LmdbStore) -> None:
+def test_shards_refuse_writes_of_a_fenced_term(store: Store) -> None:
     shard = store.shard(0)
     shard.apply(1, [Write.of(7, [b"k"], [b"one"], [None])], 0, term=1)
     store.fence(2)
@@ -93,7 +80,7 @@ def test_shards_refuse_writes_of_a_fenced_term(store: LmdbStore) -> None:
     assert shard.apply(2, [Write.of(7, [b"k"], [b"two"], [b"one"])], 0, term=2)
 
 
-def test_a_document_changes_only_if_it_is_what_the_caller_saw(store: LmdbStore) -> None:
+def test_a_document_changes_only_if_it_is_what_the_caller_saw(store: Store) -> None:
     store.change_documents({COUNTER.name: 1}, expected={COUNTER.name: None})
     with pytest.raises(Conflict) as error:
         store.change_documents({COUNTER.name: 2, TERM.name: Term(9, 1, "here")}, expected={COUNTER.name: None})
