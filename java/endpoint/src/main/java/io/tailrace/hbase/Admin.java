@@ -1,0 +1,120 @@
+package io.tailrace.hbase;
+
+import java.io.IOException;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.apache.hadoop.hbase.HBaseConfiguration;
+import org.apache.hadoop.hbase.client.Connection;
+import org.apache.hadoop.hbase.client.ConnectionFactory;
+
+/**
+ * What Thrift2 has no call for: the replication peer, and the placement of regions. Prints one line of JSON.
+ *
+ * <p>Run it with HBase's own classpath: {@code HBASE_CLASSPATH=tailrace-hbase.jar hbase io.tailrace.hbase.Admin check}.
+ */
+public final class Admin {
+  private static final String USAGE = String.join(System.lineSeparator(),
+    "usage: Admin <command>; the answer is one line of JSON",
+    "  peer add <namespace> [--not-serial]    create the replication peer (--not-serial: for tests, loses the order)",
+    "  peer remove|show|enable|disable <namespace>",
+    "  check <namespace>                      peer, scopes of tables, version, replication in each server",
+    "  tables                                 tables, their families and regions",
+    "  move <region> [<server>]               region by encoded name; server as host:port; without it: any other",
+    "  split <table> [<key>]                  at the key (\\xHH for bytes), or every region in its middle",
+    "  merge <region> <region>                two neighbours",
+    "  flush <table>",
+    "  compact <table> [--major]              and wait for the end",
+    "  rollwal <server>                       begin a new WAL file",
+    "  balancer on|off",
+    "  shutdown                               stop the master and all region servers, in good order");
+
+  private Admin() {
+  }
+
+  public static void main(String[] arguments) throws Exception {
+    if (arguments.length == 0) {
+      System.err.println(USAGE);
+      System.exit(2);
+    }
+    Map<String, Object> answer;
+    boolean failed = false;
+    try (Connection connection = ConnectionFactory.createConnection(HBaseConfiguration.create());
+      org.apache.hadoop.hbase.client.Admin admin = connection.getAdmin()) {
+      answer = run(admin, arguments);
+    } catch (UsageException e) {
+      System.err.println(e.getMessage() + System.lineSeparator() + USAGE);
+      System.exit(2);
+      return;
+    } catch (IOException e) {
+      failed = true;
+      answer = new LinkedHashMap<>();
+      answer.put("error", e.getClass().getSimpleName() + ": " + e.getMessage());
+    }
+    System.out.println(Json.text(answer));
+    System.exit(failed ? 1 : 0);
+  }
+
+  private static Map<String, Object> run(org.apache.hadoop.hbase.client.Admin admin, String[] arguments)
+    throws Exception {
+    String[] rest = Arrays.copyOfRange(arguments, 1, arguments.length);
+    Placement placement = new Placement(admin);
+    switch (arguments[0]) {
+      case "peer":
+        return peer(new Peer(admin, at(rest, 1)), rest);
+      case "check":
+        return new Check(admin, at(rest, 0)).report();
+      case "tables":
+        return Collections.singletonMap("tables", placement.tables());
+      case "move":
+        return placement.move(at(rest, 0), rest.length > 1 ? rest[1] : null);
+      case "split":
+        return placement.split(at(rest, 0), rest.length > 1 ? rest[1] : null);
+      case "merge":
+        return placement.merge(at(rest, 0), at(rest, 1));
+      case "flush":
+        return placement.flush(at(rest, 0));
+      case "compact":
+        return placement.compact(at(rest, 0), Arrays.asList(rest).contains("--major"));
+      case "rollwal":
+        return placement.rollWal(at(rest, 0));
+      case "balancer":
+        return placement.balancer(at(rest, 0).equals("on"));
+      case "shutdown":
+        return placement.shutdown();
+      default:
+        throw new UsageException("There is no command " + arguments[0]);
+    }
+  }
+
+  private static Map<String, Object> peer(Peer peer, String[] rest) throws IOException {
+    switch (rest[0]) {
+      case "add":
+        return peer.add(!Arrays.asList(rest).contains("--not-serial"));
+      case "remove":
+        return peer.remove();
+      case "show":
+        return peer.show();
+      case "enable":
+        return peer.enable();
+      case "disable":
+        return peer.disable();
+      default:
+        throw new UsageException("There is no command peer " + rest[0]);
+    }
+  }
+
+  private static String at(String[] arguments, int place) {
+    if (arguments.length <= place) {
+      throw new UsageException("An argument is missing");
+    }
+    return arguments[place];
+  }
+
+  private static final class UsageException extends RuntimeException {
+    UsageException(String message) {
+      super(message);
+    }
+  }
+}

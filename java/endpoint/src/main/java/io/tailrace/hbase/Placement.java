@@ -1,0 +1,185 @@
+package io.tailrace.hbase;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.hadoop.hbase.HRegionLocation;
+import org.apache.hadoop.hbase.ServerName;
+import org.apache.hadoop.hbase.TableName;
+import org.apache.hadoop.hbase.client.Admin;
+import org.apache.hadoop.hbase.client.ColumnFamilyDescriptor;
+import org.apache.hadoop.hbase.client.CompactionState;
+import org.apache.hadoop.hbase.client.RegionInfo;
+import org.apache.hadoop.hbase.client.RegionLocator;
+import org.apache.hadoop.hbase.client.TableDescriptor;
+import org.apache.hadoop.hbase.util.Bytes;
+
+/** Regions and their servers: lists, moves, splits, merges, flushes. A change is complete when its method returns. */
+final class Placement {
+  private static final long WAIT_SECONDS = 120;
+
+  private final Admin admin;
+
+  Placement(Admin admin) {
+    this.admin = admin;
+  }
+
+  List<Object> tables() throws IOException {
+    List<Object> answer = new ArrayList<>();
+    for (TableDescriptor table : admin.listTableDescriptors()) {
+      Map<String, Object> entry = new LinkedHashMap<>();
+      entry.put("table", table.getTableName().getNameAsString());
+      entry.put("enabled", admin.isTableEnabled(table.getTableName()));
+      entry.put("scopes", scopes(table));
+      entry.put("regions", regions(table.getTableName()));
+      answer.add(entry);
+    }
+    return answer;
+  }
+
+  static Map<String, Object> scopes(TableDescriptor table) {
+    Map<String, Object> scopes = new LinkedHashMap<>();
+    for (ColumnFamilyDescriptor family : table.getColumnFamilies()) {
+      scopes.put(family.getNameAsString(), family.getScope());
+    }
+    return scopes;
+  }
+
+  private List<Object> regions(TableName table) throws IOException {
+    List<Object> answer = new ArrayList<>();
+    try (RegionLocator locator = admin.getConnection().getRegionLocator(table)) {
+      locator.clearRegionLocationCache();
+      for (HRegionLocation location : locator.getAllRegionLocations()) {
+        Map<String, Object> entry = new LinkedHashMap<>();
+        entry.put("region", location.getRegion().getEncodedName());
+        entry.put("id", location.getRegion().getRegionId());
+        entry.put("start", Bytes.toHex(location.getRegion().getStartKey()));
+        entry.put("end", Bytes.toHex(location.getRegion().getEndKey()));
+        entry.put("server", location.getServerName() == null ? null : location.getServerName().getAddress().toString());
+        answer.add(entry);
+      }
+    }
+    return answer;
+  }
+
+  /** @param server null for any server but the present one */
+  Map<String, Object> move(String region, String server) throws IOException {
+    if (server == null) {
+      admin.move(Bytes.toBytes(region));
+    } else {
+      admin.move(Bytes.toBytes(region), server(server));
+    }
+    Map<String, Object> answer = new LinkedHashMap<>();
+    answer.put("moved", region);
+    answer.put("server", server);
+    return answer;
+  }
+
+  /** @param key null to split every region in its middle */
+  Map<String, Object> split(String table, String key) throws IOException {
+    TableName name = TableName.valueOf(table);
+    byte[] point = key == null ? null : Bytes.toBytesBinary(key);
+    List<Object> split = new ArrayList<>();
+    for (RegionInfo region : admin.getRegions(name)) {
+      if (point == null) {
+        await(admin.splitRegionAsync(region.getRegionName()));
+        split.add(region.getEncodedName());
+      } else if (region.containsRow(point)) {
+        await(admin.splitRegionAsync(region.getRegionName(), point));
+        split.add(region.getEncodedName());
+      }
+    }
+    Map<String, Object> answer = new LinkedHashMap<>();
+    answer.put("split", split);
+    answer.put("regions", regions(name));
+    return answer;
+  }
+
+  Map<String, Object> merge(String first, String second) throws IOException {
+    await(admin.mergeRegionsAsync(new byte[][] { Bytes.toBytes(first), Bytes.toBytes(second) }, false));
+    Map<String, Object> answer = new LinkedHashMap<>();
+    answer.put("merged", new String[] { first, second });
+    return answer;
+  }
+
+  Map<String, Object> flush(String table) throws IOException {
+    admin.flush(TableName.valueOf(table));
+    Map<String, Object> answer = new LinkedHashMap<>();
+    answer.put("flushed", table);
+    return answer;
+  }
+
+  Map<String, Object> compact(String table, boolean major) throws IOException, InterruptedException {
+    TableName name = TableName.valueOf(table);
+    if (major) {
+      admin.majorCompact(name);
+    } else {
+      admin.compact(name);
+    }
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_SECONDS);
+    // The request is queued first: one that is not seen to run within two seconds had nothing to do, or is done.
+    long begun = System.nanoTime() + TimeUnit.SECONDS.toNanos(2);
+    boolean seen = false;
+    while (System.nanoTime() < end) {
+      boolean running = admin.getCompactionState(name) != CompactionState.NONE;
+      seen |= running;
+      if (!running && (seen || System.nanoTime() > begun)) {
+        Map<String, Object> answer = new LinkedHashMap<>();
+        answer.put("compacted", table);
+        answer.put("major", major);
+        return answer;
+      }
+      Thread.sleep(50);
+    }
+    throw new IOException("The compaction of " + table + " did not end within " + WAIT_SECONDS + " s");
+  }
+
+  Map<String, Object> rollWal(String server) throws IOException {
+    admin.rollWALWriter(server(server));
+    Map<String, Object> answer = new LinkedHashMap<>();
+    answer.put("rolled", server);
+    return answer;
+  }
+
+  Map<String, Object> balancer(boolean on) throws IOException {
+    Map<String, Object> answer = new LinkedHashMap<>();
+    answer.put("before", admin.balancerSwitch(on, true));
+    answer.put("now", on);
+    return answer;
+  }
+
+  /** Returns when the master has the request: the servers end by themselves. */
+  Map<String, Object> shutdown() throws IOException {
+    admin.shutdown();
+    Map<String, Object> answer = new LinkedHashMap<>();
+    answer.put("shutdown", true);
+    return answer;
+  }
+
+  private ServerName server(String address) throws IOException {
+    Collection<ServerName> servers = admin.getRegionServers();
+    for (ServerName server : servers) {
+      if (server.getAddress().toString().equals(address)) {
+        return server;
+      }
+    }
+    throw new IOException("There is no region server " + address + "; region servers: " + servers);
+  }
+
+  private static void await(Future<Void> change) throws IOException {
+    try {
+      change.get(WAIT_SECONDS, TimeUnit.SECONDS);
+    } catch (ExecutionException e) {
+      throw e.getCause() instanceof IOException ? (IOException) e.getCause() : new IOException(e.getCause());
+    } catch (TimeoutException | InterruptedException e) {
+      throw new IOException("The change did not end within " + WAIT_SECONDS + " s", e);
+    }
+  }
+}

@@ -1,0 +1,44 @@
+"""Opens a store on HBase for a database, and creates it if that is wanted."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from tailrace.errors import NotAStore, OptionDiffers
+from tailrace.store.hbase import namespace
+from tailrace.store.hbase.client import Client
+from tailrace.store.hbase.hbase_store import HbaseStore, parse_location
+from tailrace.store.requested import Requested
+from tailrace.store.store_ref import StoreRef
+
+_OF_EMBEDDED_STORES = {"durable": True, "map_size": None}  # options, and what HBase has instead
+
+
+def exists(ref: StoreRef) -> bool:
+    host, port, name = parse_location(ref)
+    with closing(Client(host, port)) as client:
+        try:
+            namespace.read_settings(client, name)
+        except NotAStore:
+            return False
+        return True
+
+
+def open_store(ref: StoreRef, requested: Requested, *, create: bool) -> HbaseStore:
+    """The store in a namespace. With `create`, it is first created if the namespace has none."""
+    for option, found in _OF_EMBEDDED_STORES.items():
+        if (given := getattr(requested, option)) not in (None, found):
+            advice = f"It is an option of embedded stores. Omit {option}"
+            raise OptionDiffers(path=ref.url, option=option, found=found, given=given, advice=advice)
+    host, port, name = parse_location(ref)
+    if create and not exists(ref):
+        with closing(Client(host, port)) as client:
+            namespace.create(client, name, requested.nodes or namespace.NODES, requested.shards)
+    store = HbaseStore(ref)
+    for option in ("nodes", "shards"):
+        given, found = getattr(requested, option), getattr(store, option)
+        if given not in (None, found):
+            store.close()
+            advice = f"It is fixed when a store is created. Omit {option}, or use another namespace"
+            raise OptionDiffers(path=ref.url, option=option, found=found, given=given, advice=advice)
+    return store

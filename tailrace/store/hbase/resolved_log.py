@@ -1,0 +1,142 @@
+"""The resolved log: entries with the rows before and after, by node and offset, and a note of each transaction.
+
+    ns:log   row = node (u16) | offset (u64): e, e1, e2, ... the entry (`store/log_entries.py`), in pieces; b: bad rows
+             row = 0xffff | transaction (u64): n, its note; k, k1, k2, ... the keys of its images, in pieces
+
+The timestamp of all cells is the transaction.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from tailrace.codec.schema import TableDef
+from tailrace.errors import Corrupt, OffsetGap
+from tailrace.store import log_entries
+from tailrace.store.hbase.client import Cells, Deletion, HbaseTable
+from tailrace.store.hbase.resolving import NodeEntry, Notes
+from tailrace.store.log_entries import Entry, decode_log_key, log_key
+
+NOTES_NODE = 0xFFFF
+PIECE = 4 << 20  # bytes of one cell: HBase refuses cells of more than 10 MiB
+ENTRY, NOTES, NOTE, KEYS = b"e", b"b", b"n", b"k"
+_KEY = struct.Struct(">HQ")
+
+
+@dataclass(frozen=True)
+class ReadEntry:
+    """An entry of a node's log, and the notes about bad rows."""
+
+    entry: Entry
+    notes: Notes | None
+
+
+@dataclass(frozen=True)
+class TransactionNote:
+    """When a transaction was made, all operations so far, and the ends of the logs after it."""
+
+    transaction: int
+    written: float
+    operations: int
+    ends: tuple[int, ...]
+
+
+class ResolvedLog:
+    def __init__(self, table: HbaseTable) -> None:
+        self._table = table
+
+    # writing
+
+    def append(self, table: TableDef, transaction: int, ends: list[int], entries: Sequence[NodeEntry]) -> None:
+        """Appends entries of one table, and moves the ends of the logs."""
+        rows = []
+        for entry in entries:
+            value = log_entries.encode(table, entry.operations, transaction, entry.batch)
+            cells = _pieces(ENTRY, value)
+            if entry.notes is not None:
+                cells[NOTES] = msgspec.json.encode(entry.notes)
+            rows.append((log_key(entry.node, ends[entry.node]), cells))
+            ends[entry.node] += entry.operations
+        self._table.put_many(rows, timestamp=transaction)
+
+    def write_note(self, transaction: int, written: float, ends: Sequence[int], keys: Sequence[bytes] = ()) -> None:
+        """Writes the note of a transaction. `keys` are those of its images: `trim` needs them."""
+        cells = {NOTE: log_entries.encode_note(written, sum(ends), ends)}
+        if keys:
+            cells |= _pieces(KEYS, zlib.compress(msgspec.msgpack.encode(keys), 1))
+        self._table.put_many([(_KEY.pack(NOTES_NODE, transaction), cells)], timestamp=transaction)
+
+    def clear(self, ends: Sequence[int], transaction: int) -> None:
+        """Deletes entries of transactions up to this one after the ends of the logs: those of a failed attempt."""
+        for node, end in enumerate(ends):
+            for page in self._table.scan(log_key(node, end), log_key(node + 1, 0)):
+                self._table.delete_many([Deletion(row, transaction) for row, _ in page])
+
+    # reading
+
+    def read(self, node: int, start: int, end: int, *, checked: bool = True) -> Iterator[ReadEntry]:
+        """All entries in [start, end) of a node's log. Verifies checksums if `checked`; raises `OffsetGap` at a gap."""
+        expected = start
+        for page in self._table.scan(log_key(node, start), log_key(node, end), size=16):
+            for row, cells in page:
+                _, offset = decode_log_key(row)
+                if offset != expected:
+                    raise OffsetGap(node=node, expected=expected, found=offset)
+                entry = log_entries.decode(node, offset, _whole(ENTRY, cells), checked=checked)
+                yield ReadEntry(entry, _notes(cells, node, offset))
+                expected = offset + entry.operations
+        if expected != end:
+            raise OffsetGap(node=node, expected=end, found=expected)
+
+    def notes_after(self, transaction: int) -> Iterator[TransactionNote]:
+        """The notes of later transactions, in order."""
+        for page in self._table.scan(_KEY.pack(NOTES_NODE, transaction + 1), None, size=100, qualifiers=[NOTE]):
+            for row, cells in page:
+                written, operations, ends = log_entries.decode_note(cells[NOTE][0])
+                yield TransactionNote(_KEY.unpack(row)[1], written, operations, ends)
+
+    def keys_upto(self, transaction: int) -> Iterator[list[bytes]]:
+        """The keys of the images of each transaction up to this one whose note is not trimmed."""
+        for page in self._table.scan(_KEY.pack(NOTES_NODE, 0), _KEY.pack(NOTES_NODE, transaction + 1), size=16):
+            for _, cells in page:
+                if KEYS in cells:
+                    yield msgspec.msgpack.decode(zlib.decompress(_whole(KEYS, cells)), type=list[bytes])
+
+    def trim(self, node: int, end: int) -> None:
+        """Deletes the entries of a node's log before an offset."""
+        self._delete(log_key(node, 0), log_key(node, end))
+
+    def trim_notes(self, transaction: int) -> None:
+        """Deletes the notes of earlier transactions."""
+        self._delete(_KEY.pack(NOTES_NODE, 0), _KEY.pack(NOTES_NODE, transaction))
+
+    def _delete(self, low: bytes, high: bytes) -> None:
+        for page in self._table.scan(low, high):
+            newest = [(row, max(timestamp for _, timestamp in cells.values())) for row, cells in page]
+            self._table.delete_many([Deletion(row, timestamp) for row, timestamp in newest])
+
+
+def _pieces(name: bytes, value: bytes) -> dict[bytes, bytes]:
+    """A long value as several cells."""
+    pieces = [value[i : i + PIECE] for i in range(0, len(value), PIECE)]
+    return {name + (str(i).encode() if i else b""): piece for i, piece in enumerate(pieces)}
+
+
+def _whole(name: bytes, cells: Cells) -> bytes:
+    """The inverse of `_pieces`."""
+    pieces = [cells[name][0]] if name in cells else []
+    while (further := name + str(len(pieces)).encode()) in cells:
+        pieces.append(cells[further][0])
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _notes(cells: Cells, node: int, offset: int) -> Notes | None:
+    try:
+        return msgspec.json.decode(cells[NOTES][0], type=Notes) if NOTES in cells else None
+    except msgspec.MsgspecError as error:
+        raise Corrupt(where=f"log entry {offset} of node {node}", reason=str(error)) from None

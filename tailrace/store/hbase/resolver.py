@@ -1,0 +1,279 @@
+"""The resolver: makes transactions of the store from what HBase has logged. One process at a time does so.
+
+    1. forming = n, the marks that it goes up to         (a document, on the condition that the tail is as it was)
+    2. log entries and images of transaction n           (rows of HBase)
+    3. tail = n, the ends of the logs, the marks          (a document, on the same condition)
+
+A process that finds a transaction left open makes it anew under the next number, up to the same marks. It touches the
+same rows, so whatever an earlier attempt wrote, or still writes, is hidden by what it writes itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+from msgspec import structs
+
+from tailrace import faults
+from tailrace.codec.schema import TableDef
+from tailrace.errors import EpochsLocked, NotShipped
+from tailrace.store.base import LAYOUTS, ROW_COUNTS
+from tailrace.store.hbase.client import Client, Deletion
+from tailrace.store.hbase.images import Images
+from tailrace.store.hbase.mapping import MAPPINGS, MappedTable, TableMapping
+from tailrace.store.hbase.meta import Documents
+from tailrace.store.hbase.raw_log import (
+    BARRIER,
+    BULK_LOAD,
+    Chunk,
+    Mark,
+    RawCells,
+    cells_of,
+    concat,
+    read_chunks,
+    read_marks,
+)
+from tailrace.store.hbase.resolved_log import ResolvedLog
+from tailrace.store.hbase.resolving import Answer, Doubt, Resolved, Touched, resolve
+from tailrace.store.hbase.row_locks import RowLocks
+from tailrace.store.hbase.tail import FORMING, ROUND, TAIL, WANTED, Forming, Tail
+from tailrace.store.hbase.tracking import Barrier, Tracking
+from tailrace.store.key_limit import KeyLimit
+
+LOCK = "tail"
+PATIENCE = 600.0  # seconds that a caller waits for another process that resolves
+BARRIER_PATIENCE = 120.0  # seconds until a region must have shipped a barrier
+GLANCE = 0.01  # seconds between two looks at the marks
+LARGEST = 32 << 20  # bytes of the raw log that one transaction covers, about
+
+
+class _Range(NamedTuple):
+    """What a transaction covers: cells by table, new marks, the chunks, and the barriers among the cells."""
+
+    cells: dict[str, list[RawCells]]
+    marks: dict[str, int]
+    chunks: list[Chunk]
+    barriers: set[tuple[Barrier, int]]
+
+
+class Resolver:
+    def __init__(
+        self, client: Client, namespace: str, documents: Documents, locks: RowLocks, nodes: int, key_limit: KeyLimit
+    ) -> None:
+        self._client, self._documents, self._locks = client, documents, locks
+        self._namespace = namespace
+        self._nodes, self._key_limit = nodes, key_limit
+        self._wal, self._marks = client.table(f"{namespace}:wal", b"w"), client.table(f"{namespace}:marks", b"m")
+        self._images = Images(client.table(f"{namespace}:rows", b"r"))
+        self._log = ResolvedLog(client.table(f"{namespace}:log", b"l"))
+        self._tracking = Tracking(client, namespace)
+        self._is_clear = False  # whether the raw log was deleted up to the tail, since this process began
+
+    @property
+    def tail(self) -> Tail:
+        return self._documents.document(TAIL) or Tail((0,) * self._nodes)
+
+    def advance(self) -> None:
+        """Resolves what was shipped. If another process does so, returns at once."""
+        with suppress(EpochsLocked), self._locks.held(LOCK):
+            self._begin()
+            tail = self.tail
+            if (self._documents.document(WANTED) or 0) > tail.transaction or tail.transaction % ROUND > ROUND // 2:
+                self._round()
+            else:
+                self._resolve()
+
+    def catch_up(self) -> None:
+        """Resolves everything that was written before this call."""
+        with self._locks.held(LOCK, PATIENCE):
+            self._begin()
+            self._round()
+
+    def exclusively(self, patience: float = PATIENCE) -> Any:
+        """Keeps all processes from resolving, in a block."""
+        return self._locks.held(LOCK, patience)
+
+    # rounds
+
+    def _round(self) -> None:
+        """A round: everything that was written before it is resolved when it ends."""
+        tail = self.tail
+        begun = tail.begun + 1
+        self._documents.change_documents(
+            {TAIL.name: structs.replace(tail, begun=begun)}, expected=self._as_stored(tail)
+        )
+        faults.point("tail.round")
+        mappings = self._documents.documents(MAPPINGS).values()
+        left = self._tracking.put_barriers(mappings, begun)
+        deadline = time.monotonic() + BARRIER_PATIENCE
+        while True:
+            left -= {barrier for barrier, number in self._resolve() if number == begun}
+            if not left:
+                break
+            if time.monotonic() > deadline:
+                table, row = next(iter(left))
+                raise NotShipped(
+                    url=f"{self._client.url}/{self._namespace}",
+                    namespace=self._namespace,
+                    table=table,
+                    row=row,
+                    seconds=BARRIER_PATIENCE,
+                )
+            left = self._without_dropped(left)
+            time.sleep(GLANCE)
+        tail = self.tail
+        ended = structs.replace(tail, transaction=begun * ROUND)
+        self._log.write_note(ended.transaction, time.time(), ended.ends)
+        self._documents.change_documents({TAIL.name: ended}, expected=self._as_stored(tail))
+
+    def _without_dropped(self, barriers: set[Barrier]) -> set[Barrier]:
+        tables = {mapping.table for mapping in self._documents.documents(MAPPINGS).values()}
+        return {(table, row) for table, row in barriers if table in tables}
+
+    @staticmethod
+    def _as_stored(tail: Tail) -> dict[str, Tail | None]:
+        """The condition that the tail is still this one."""
+        return {TAIL.name: tail if tail != Tail((0,) * len(tail.ends)) else None}
+
+    # transactions
+
+    def _begin(self) -> None:
+        """Ends what another process has left: a transaction, chunks of the raw log, tables to attach."""
+        forming = self._documents.document(FORMING)
+        if forming is not None:
+            tail = self.tail
+            found = self._read({r: self._known(r, m) for r, m in forming.marks.items()}, tail)
+            self._log.clear(tail.ends, forming.transaction)
+            self._form(found, tail, forming)
+        if not self._is_clear:
+            tail = self.tail
+            for region, after in tail.cleared.items():
+                self._clear(list(read_chunks(self._wal, region, after, tail.marks[region])))
+            self._is_clear = True
+        for key, mapping in self._documents.documents(MAPPINGS).items():
+            if not mapping.attached:
+                self._attach(key, mapping)
+
+    @staticmethod
+    def _known(region: str, sequence: int) -> Mark:
+        return Mark("", region, 0, "", "", 0, sequence=sequence)
+
+    def _attach(self, key: str, mapping: TableMapping) -> None:
+        """Takes in the rows that a table has already. Repeated if the process ends before it is done."""
+        self._tracking.track(mapping.table)
+        horizon = self._tracking.scan(mapping)
+        faults.point("tail.scanned")
+        attached = structs.replace(mapping, attached=True, horizon=horizon)
+        self._documents.change_documents({MAPPINGS.at(key): attached}, expected={MAPPINGS.at(key): mapping})
+
+    def _resolve(self) -> set[tuple[Barrier, int]]:
+        """Makes transactions up to the marks as they are now. Returns the barriers that it came across."""
+        target, barriers = read_marks(self._marks), set[tuple[Barrier, int]]()
+        while True:
+            tail = self.tail
+            found = self._read(target, tail)
+            if not found.marks:
+                return barriers
+            self._form(found, tail, None)
+            barriers |= found.barriers
+
+    def _read(self, target: Mapping[str, Mark], tail: Tail) -> _Range:
+        """Reads the raw log from the tail towards the target: older regions first, whole chunks, a limited size.
+
+        A region's cells are read only if those of older regions are read up to the target: so no later change of a
+        key is resolved before an earlier one.
+        """
+        found, size = _Range({}, {}, [], set()), 0
+        for region, mark in sorted(target.items(), key=lambda item: (item[1].id, item[0])):
+            after = tail.marks.get(region, 0)
+            if mark.sequence <= after or size > LARGEST:
+                continue
+            chunks, upto = [], mark.sequence
+            for chunk in read_chunks(self._wal, region, after, mark.sequence):
+                chunks.append(chunk)
+                size += chunk.size
+                if size > LARGEST:
+                    upto = chunk.sequence
+                    break
+            found.marks[region] = upto
+            found.chunks.extend(chunks)
+            for cells in cells_of(region, chunks, after, upto):
+                found.cells.setdefault(cells.table, []).append(cells)
+                found.barriers.update(_barriers(cells))
+        return found
+
+    def _form(self, found: _Range, tail: Tail, left: Forming | None) -> None:
+        """Makes one transaction. `left` is an earlier attempt that was not ended."""
+        number = (tail.transaction if left is None else left.transaction) + 1
+        forming = Forming(number, found.marks)
+        expected = {**self._as_stored(tail), FORMING.name: left}
+        self._documents.change_documents({FORMING.name: forming}, expected=expected)
+        faults.point("tail.forming")
+        ends, changes, keys = list(tail.ends), dict[str, Any](), list[bytes]()
+        for key, mapped in self._tables(found.cells):
+            resolved, loaded = self._resolve_table(mapped, concat(found.cells[mapped.mapping.table]), tail)
+            keys += [image_key for image_key, _ in resolved.images]
+            self._log.append(mapped.table, number, ends, resolved.entries)
+            faults.point("tail.logged")
+            self._images.write(resolved.images, resolved.was_bad, number)
+            if resolved.more_rows:
+                count = self._documents.document(ROW_COUNTS, key) or 0
+                changes[ROW_COUNTS.at(key)] = max(0, count + resolved.more_rows)
+            if loaded:
+                changes[MAPPINGS.at(key)] = structs.replace(mapped.mapping, attached=False)
+        faults.point("tail.written")
+        marks, cleared = {**tail.marks, **found.marks}, {r: tail.marks.get(r, 0) for r in found.marks}
+        transaction = number if keys or left is not None else tail.transaction
+        if transaction > tail.transaction:
+            self._log.write_note(transaction, time.time(), ends, keys)
+        new = Tail(tuple(ends), transaction, marks, tail.begun, cleared)
+        changes |= {TAIL.name: new, FORMING.name: None}
+        self._documents.change_documents(changes, expected={**self._as_stored(tail), FORMING.name: forming})
+        faults.point("tail.committed")
+        self._clear(found.chunks)
+
+    def _clear(self, chunks: Sequence[Chunk]) -> None:
+        self._wal.delete_many([Deletion(chunk.row, chunk.timestamp) for chunk in chunks])
+
+    def _tables(self, cells: Mapping[str, Any]) -> list[tuple[str, MappedTable]]:
+        """The tables that are mapped to those of HBase, by id."""
+        mappings = self._documents.documents(MAPPINGS)
+        wanted = {key: mapping for key, mapping in mappings.items() if mapping.table in cells}
+        layouts = self._documents.documents(LAYOUTS) if wanted else {}
+        return [(key, mapped_table(int(key), mapping, layouts.get(key))) for key, mapping in wanted.items()]
+
+    def _resolve_table(self, mapped: MappedTable, cells: RawCells, tail: Tail) -> tuple[Resolved, bool]:
+        """Resolves cells of one table. Also returns whether a bulk load put others, which are not in the log."""
+        touched = Touched(mapped, cells, self._nodes, self._key_limit)
+        images = self._images.read(touched.keys, tail.transaction)
+        handle = self._client.table(mapped.mapping.table, None)
+
+        def ask(doubts: Sequence[Doubt]) -> list[Answer]:
+            columns = sorted({doubt.column for doubt in doubts})
+            limits = [doubt.below for doubt in doubts]
+            found = handle.get_many([doubt.row for doubt in doubts], before=limits, qualifiers=columns)
+            return [answer.get(doubt.column) for doubt, answer in zip(doubts, found, strict=True)]
+
+        resolved = resolve(touched, images, mapped.mapping.horizon, ask)
+        return resolved, bool(np.any(cells.kinds == BULK_LOAD))
+
+
+def mapped_table(number: int, mapping: TableMapping, layout: Any) -> MappedTable:
+    """A table as its mapping and its layout say, without the catalog."""
+    table = TableDef(number, mapping.name, mapping.columns, mapping.key)
+    return MappedTable(mapping, table.with_layout(layout))
+
+
+def _barriers(cells: RawCells) -> set[tuple[Barrier, int]]:
+    at = np.flatnonzero(pc.starts_with(cells.qualifiers, BARRIER).to_numpy(zero_copy_only=False))
+    found = set()
+    for i in at.tolist():
+        number = cells.qualifiers[i].as_py()[len(BARRIER) :]
+        if number.isdigit():
+            found.add(((cells.table, cells.rows[i].as_py()), int(number)))
+    return found

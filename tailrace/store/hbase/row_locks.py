@@ -1,0 +1,152 @@
+"""Locks of a store on HBase: a row per lock, with its holder and a lease.
+
+A holder renews its lease every few seconds, and counts the renewals. A process that waits for the lock watches the
+count with its own clock: if it does not grow for `EXPIRY` seconds, the holder is dead or cut off, and the lock is free.
+Clocks of different machines are never compared. A dead holder on the same host is noticed at once.
+
+A holder that was suspended may believe that it still has a lock that another process took. Terms fence it off
+(`store/locks.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from tailrace.errors import Corrupt, EpochsLocked, StoreError
+from tailrace.store import documents
+from tailrace.store.hbase.client import HbaseTable
+from tailrace.store.hbase.versioned_row import Update, Values, VersionedRow
+from tailrace.store.locks import Holder
+from tailrace.store.processes import is_process_alive, this_process
+
+RENEWAL, EXPIRY = 3.0, 15.0  # seconds
+GLANCE = 0.05  # seconds between two looks at a lock that another process holds
+COLUMN = b"holder"
+
+
+class _Note(msgspec.Struct, frozen=True):
+    """The process that holds a lock. `id` is another one each time the lock is taken."""
+
+    pid: int
+    host: str
+    started: int | None
+    command: str
+    since: str
+    id: str
+    renewals: int = 0
+
+    @property
+    def holder(self) -> Holder:
+        return Holder(self.pid, self.command, self.since)
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process is known to be dead."""
+        return not is_process_alive(self.pid, self.host, self.started)
+
+
+class RowLocks:
+    """The locks in a table `meta`. `path` names the store in errors."""
+
+    def __init__(self, meta: HbaseTable, path: str, renewal: float = RENEWAL, expiry: float = EXPIRY) -> None:
+        self._meta, self._path, self._renewal, self._expiry = meta, path, renewal, expiry
+
+    def holder(self, name: str) -> Holder | None:
+        """The process that holds a lock, unless it is known to be dead."""
+        note = _note(self._row(name).read([COLUMN]))
+        return None if note is None or note.is_dead else note.holder
+
+    @contextmanager
+    def held(self, name: str, patience: float = 0.0) -> Iterator[None]:
+        """Holds a lock in the block. Raises `EpochsLocked` if another process keeps it for `patience` seconds.
+
+        If the holder is on another host, this may take longer: until the holder renews its lease, or is known to be
+        dead.
+        """
+        row, command = self._row(name), Path(sys.argv[0] or "python").name
+        since = datetime.now().isoformat(timespec="seconds")
+        own = _Note(**this_process(), command=command, since=since, id=os.urandom(8).hex())
+        self._take(row, own, patience)
+        released = threading.Event()
+        renewer = threading.Thread(target=self._renew, args=(row, own, released), name=f"lock-{name}", daemon=True)
+        renewer.start()
+        try:
+            yield
+        finally:
+            released.set()
+            renewer.join()
+            with suppress(StoreError):  # then the lease expires
+                row.change([COLUMN], lambda values: Update(deletes=[COLUMN]) if _is_held(values, own) else None)
+
+    def _take(self, row: VersionedRow, own: _Note, patience: float) -> None:
+        watch, began = _Watch(self._expiry), time.monotonic()
+
+        def decide(values: Values) -> Update | None:
+            return Update({COLUMN: documents.encode(own)}) if watch.is_free(_note(values)) else None
+
+        while True:
+            row.change([COLUMN], decide)
+            if (other := watch.holder) is None:
+                return
+            is_alive = watch.was_renewed or other.host == own.host
+            if is_alive and time.monotonic() - began >= patience:
+                raise EpochsLocked(path=self._path, **other.holder._asdict())
+            time.sleep(GLANCE)
+
+    def _renew(self, row: VersionedRow, own: _Note, released: threading.Event) -> None:
+        """Renews the lease until the lock is released or lost."""
+
+        def decide(values: Values) -> Update | None:
+            note = _note(values)
+            if note is None or note.id != own.id:
+                released.set()
+                return None
+            return Update({COLUMN: documents.encode(structs.replace(note, renewals=note.renewals + 1))})
+
+        while not released.wait(self._renewal):
+            with suppress(StoreError):  # HBase may answer the next time
+                row.change([COLUMN], decide)
+
+    def _row(self, name: str) -> VersionedRow:
+        return VersionedRow(self._meta, b"lock:" + name.encode())
+
+
+class _Watch:
+    """What a waiting process has seen of a lock: its last holder (None: it is free), and since when."""
+
+    def __init__(self, expiry: float) -> None:
+        self._expiry, self._since, self.was_renewed = expiry, 0.0, False
+        self.holder: _Note | None = None
+
+    def is_free(self, note: _Note | None) -> bool:
+        """Takes in what the lock's row says now. Returns whether the lock may be taken."""
+        now = time.monotonic()
+        if note != self.holder:
+            self.was_renewed = note is not None and self.holder is not None and note.id == self.holder.id
+            self.holder, self._since = note, now
+        if note is None or note.is_dead or now - self._since > self._expiry:
+            self.holder = None
+        return self.holder is None
+
+
+def _note(values: Values) -> _Note | None:
+    """The note in a row; None if it has none, or one that cannot be read."""
+    try:
+        return documents.decode("lock", values[COLUMN], _Note) if COLUMN in values else None
+    except Corrupt:
+        return None
+
+
+def _is_held(values: Values, own: _Note) -> bool:
+    note = _note(values)
+    return note is not None and note.id == own.id

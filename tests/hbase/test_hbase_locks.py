@@ -1,0 +1,113 @@
+"""Locks on HBase: a dead holder loses its lock, a live one does not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+from children import start_child
+from hbase_parts import HbaseParts, new_parts
+
+from tailrace.errors import EpochsLocked
+from tailrace.store import documents
+from tailrace.store.hbase.row_locks import COLUMN
+from tailrace.store.hbase.versioned_row import Update, VersionedRow
+from tailrace_hbase.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.hbase
+TIMES = {"renewal": 0.2, "expiry": 2.0}
+CHILD_TIMES = {"RENEWAL": "0.2", "EXPIRY": "2"}
+
+
+@pytest.fixture(scope="module")
+def parts(cluster: LocalCluster) -> Iterator[HbaseParts]:
+    with new_parts(cluster.port, **TIMES) as made:
+        yield made
+
+
+@pytest.fixture
+def holder(parts: HbaseParts) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock `runner`."""
+    with start_child(parts, "hold", "runner", **CHILD_TIMES) as child:
+        assert child.stdout is not None
+        assert [child.stdout.readline() for _ in range(2)] == ["waiting\n", "held\n"]
+        yield child
+        child.kill()
+
+
+def pretend_host(parts: HbaseParts, host: str) -> None:
+    """Makes the holder of the lock `runner` one of another host: whether it lives cannot be seen."""
+    row = VersionedRow(parts.client.table(f"{parts.name}:meta", b"d"), b"lock:runner")
+
+    def decide(values: dict[bytes, bytes]) -> Update:
+        note = documents.decode("lock", values[COLUMN], dict)
+        return Update({COLUMN: documents.encode({**note, "host": host})})
+
+    row.change([COLUMN], decide)
+
+
+def test_a_lock_is_free_when_its_process_was_killed(parts: HbaseParts, holder: subprocess.Popen[str]) -> None:
+    found = parts.holder("runner")
+    assert found is not None
+    assert found.pid == holder.pid
+    with pytest.raises(EpochsLocked) as error, parts.lock("runner"):
+        pass
+    assert (error.value.pid, error.value.command) == (holder.pid, "hbase_child.py")
+    holder.kill()
+    holder.wait()
+    assert parts.holder("runner") is None
+    with parts.lock("runner"):
+        found = parts.holder("runner")
+        assert found is not None
+        assert found.pid == os.getpid()
+
+
+def test_the_lock_of_a_killed_process_on_another_host_expires(parts: HbaseParts, holder: subprocess.Popen[str]) -> None:
+    pretend_host(parts, "elsewhere")
+    holder.kill()
+    holder.wait()
+    pretend_host(parts, "elsewhere")  # the holder may have renewed its lease in between
+    assert parts.holder("runner") is not None
+    with parts.lock("runner"):
+        found = parts.holder("runner")
+        assert found is not None
+        assert found.pid == os.getpid()
+
+
+def test_the_lock_of_a_live_process_on_another_host_does_not_expire(
+    parts: HbaseParts, holder: subprocess.Popen[str]
+) -> None:
+    pretend_host(parts, "elsewhere")
+    for patience in (0.0, 2 * TIMES["expiry"]):
+        with pytest.raises(EpochsLocked) as error, parts.lock("runner", patience):
+            pass
+        assert error.value.pid == holder.pid
+
+
+def test_a_suspended_process_loses_its_lock_and_does_not_take_it_back(
+    parts: HbaseParts, holder: subprocess.Popen[str]
+) -> None:
+    holder.send_signal(signal.SIGSTOP)
+    with parts.lock("runner", patience=60.0):
+        holder.send_signal(signal.SIGCONT)
+        end = time.monotonic() + 4 * TIMES["renewal"]
+        while time.monotonic() < end:
+            found = parts.holder("runner")
+            assert found is not None
+            assert found.pid == os.getpid()
+    with parts.lock("runner"):
+        pass
+
+
+def test_a_waiting_process_gets_the_lock_when_it_is_released(parts: HbaseParts) -> None:
+    with parts.lock("epoch"):
+        child = start_child(parts, "hold", "epoch", 60, **CHILD_TIMES)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "waiting\n"
+    with child:
+        assert child.stdout.readline() == "held\n"
+        child.kill()
