@@ -180,7 +180,11 @@ class Unsupported(SqlError):
 
 
 class InUse(SqlError):
-    template = "cannot drop {name!r}: it is read by {users}. Drop those views first, or add CASCADE"
+    template = "cannot drop {name!r}: it is read by {users}. {advice}"
+
+    def __init__(self, **data: Any) -> None:
+        data.setdefault("advice", "Drop those views first, or add CASCADE to drop them, too")
+        super().__init__(**data)
 
 
 class DataError(TailraceError):

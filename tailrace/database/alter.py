@@ -89,7 +89,8 @@ class Alterations:
             raise _being_built(building[0], f"and reads column {name!r} of table {table.name!r}")
         if (users or building) and not statement.cascade:
             names = ", ".join(sorted({*(v.name for v in users), *building}))
-            raise InUse(name=f"{table.name}.{name}", users=names)
+            advice = "Replace those views by ones without the column (CREATE OR REPLACE), or add CASCADE to drop them"
+            raise InUse(name=f"{table.name}.{name}", users=names, advice=advice)
         dropped = {view.name: view for user in users for view in (user, *self._catalog.readers(user.name))}
         for view in dropped:
             self._refuse_builds(view, f"and reads view {view!r}, which this statement would drop")

@@ -358,11 +358,12 @@ class Database:
             return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
 
     def record(
-        self, path: str | os.PathLike[str], views: Sequence[str] | None = None
+        self, path: str | os.PathLike[str], views: Sequence[str] | None = None, *, overwrite: bool = False
     ) -> AbstractContextManager[Recording]:
         """Record the states of views (default: all), epoch by epoch, and the changes of their tables, during the block.
 
-        The file at `path` is complete when the block ends. `tailrace.check(path)` reports its consistency level.
+        The file at `path` is complete when the block ends. An existing file is an error, unless `overwrite` is true.
+        `tailrace.check(path)` reports the consistency level of the recording.
         """
         self._check()
         names = [self._catalog.view(name).name for name in views] if views is not None else self.views()
@@ -370,7 +371,7 @@ class Database:
             raise StoreError(message="no view to record; create one first")
         from tailrace.verify.history.recorder import recorded
 
-        return recorded(self._store, self._catalog, Path(path), list(dict.fromkeys(names)))
+        return recorded(self._store, self._catalog, Path(path), list(dict.fromkeys(names)), overwrite=overwrite)
 
     def audit(
         self,
