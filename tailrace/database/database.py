@@ -269,12 +269,18 @@ class Database:
                 self._builder.step(builds[0], building or ignore_step)
             return epoch
 
-    def _refresh(self, progress: Callable[[Epoch], None] | None = None, *, eager: bool = True) -> Epoch:
+    def _refresh(
+        self,
+        progress: Callable[[Epoch], None] | None = None,
+        *,
+        eager: bool = True,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> Epoch:
         from tailrace.epochs.maintained import maintained
 
         with self._lock.held():
             self._catalog.clear_leftovers()
-            return self._epochs.refresh(maintained(self._catalog), progress, eager=eager)
+            return self._epochs.refresh(maintained(self._catalog), progress, eager=eager, is_stopped=is_stopped)
 
     def resume(self, view: str, *, timeout: float | None = PATIENCE) -> None:
         """Try a failed view again now, without waiting until its tables change. Raises `ViewFailed` if it fails again.
@@ -322,9 +328,11 @@ class Database:
         with caught(self.stop, signal.SIGINT, signal.SIGTERM) as stopped:
             while not self._stop_requested and not (until and until()):
                 has_more = self._expired_rows.step()
-                epoch = self._refresh(eager=False)
+                epoch = self._refresh(eager=False, is_stopped=lambda: self._stop_requested)
                 if progress and (epoch.operations or epoch.view_rows or epoch.failed or epoch.recovered):
                     progress(epoch)
+                if self._stop_requested:
+                    break
                 if builds := self._builder.interrupted():
                     self._builder.step(builds[0], building or ignore_step)
                 elif not has_more:

@@ -198,7 +198,8 @@ def test_an_existing_file_is_overwritten_only_on_request(db: tr.Database, tmp_pa
     command = ["record", db.path, str(path), "--seconds", "0"]
     refused = CliRunner().invoke(app, command)
     assert refused.exit_code == 1
-    assert "already exists" in refused.stderr and "--overwrite" in refused.stderr
+    assert "already exists" in refused.stderr
+    assert "--overwrite" in refused.stderr
     assert (path.read_text(), [p.name for p in tmp_path.glob("*h.arrow*")]) == ("mine", ["h.arrow"])
     assert CliRunner().invoke(app, [*command, "--overwrite"]).exit_code == 0
     assert len(lines(path, "epoch")) == 1

@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 from pathlib import Path
 
+from tailrace.store.lmdb.environment import gone
 from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.store_ref import StoreRef
 
@@ -16,9 +17,12 @@ _attached: OrderedDict[_Identity, LmdbStore] = OrderedDict()  # least recently u
 
 
 def attach(ref: StoreRef) -> LmdbStore:
-    """The store at a reference."""
+    """The store at a reference. Raises `NotAStore` if it has disappeared since the driver opened it."""
     path = ref.location
-    stat = os.stat(Path(path) / "store.json")  # tells it from an earlier store at the same path
+    try:
+        stat = os.stat(Path(path) / "store.json")  # tells it from an earlier store at the same path
+    except FileNotFoundError:
+        raise gone(path) from None
     identity = (os.getpid(), path, stat.st_ino, stat.st_mtime_ns)
     if identity not in _attached:
         for replaced in [i for i in _attached if i[:2] == identity[:2]]:
