@@ -6,6 +6,7 @@
     │   ├── UnknownName           no such table, view or column
     │   ├── NameTaken             a table or view of that name exists
     │   ├── BeingBuilt            a view of that name is being built
+    │   ├── NeverTrue             a column is compared with a text that is no value of its type
     │   ├── Unsupported           valid SQL that Tailrace cannot maintain (yet)
     │   └── InUse                 a drop of a table, view or column that views read
     ├── DataError                 a value, row, key or file is wrong
@@ -83,6 +84,7 @@ __all__ = [
     "Fenced",
     "InUse",
     "NameTaken",
+    "NeverTrue",
     "NewerFormat",
     "NoJava",
     "NoSuchRow",
@@ -177,6 +179,10 @@ class BeingBuilt(SqlError):
 
 class Unsupported(SqlError):
     template = "{construct} is not supported: {reason}"
+
+
+class NeverTrue(SqlError):
+    pass
 
 
 class InUse(SqlError):
