@@ -35,7 +35,7 @@ def refuse_impossible_literals(condition: exp.Expr, columns: Sequence[Column]) -
         if isinstance(node, exp.Between):
             pairs = [(node.this, node.args["low"]), (node.this, node.args["high"])]
         else:
-            pairs = [(node.left, node.right), (node.right, node.left)]
+            pairs = [(node.this, node.expression), (node.expression, node.this)]
         for compared, literal in pairs:
             _refuse_pair(compared.unnest(), literal.unnest(), columns)
 
