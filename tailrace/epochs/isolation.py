@@ -5,8 +5,8 @@
 Work is idempotent: a view that was run before, in a group that failed, is simply run again. So the number of jobs is
 about the logarithm of the number of views for each view that fails. Nothing of this runs while no job fails.
 
-A failure that no view is to blame for stops the epoch instead: the disk is full, the job was cancelled, or Spark
-cannot run even an empty job.
+A failure that no view is to blame for stops the epoch instead: the disk is full, the store does not answer, the job was
+cancelled, or Spark cannot run even an empty job.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tailrace.errors import EnvironmentFault, EpochFailed, Fenced, SqlError, StoreFull
+from tailrace.errors import EnvironmentFault, EpochFailed, Fenced, SqlError, StoreFull, StoreUnavailable
 from tailrace.sent_errors import receive_error
 from tailrace.spark.session import is_running
 
@@ -93,8 +93,9 @@ def condition_of(error: Exception) -> str | None:
 
 
 def is_outside(error: EpochFailed) -> bool:
-    """Whether the cause lies outside the view: the job was cancelled, or the disk is full."""
-    return bool(error.cancelled) or (isinstance(error.cause, StoreFull) and error.cause.full == "disk")
+    """Whether the cause lies outside the view: the job was cancelled, the disk is full, the store does not answer."""
+    is_full = isinstance(error.cause, StoreFull) and error.cause.full == "disk"
+    return bool(error.cancelled) or is_full or isinstance(error.cause, StoreUnavailable)
 
 
 def is_hopeless(error: EpochFailed) -> bool:

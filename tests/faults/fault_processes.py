@@ -135,7 +135,7 @@ class Writer(Child):
     `pending` is a write without an acknowledgement; it may or may not have been committed.
     """
 
-    def __init__(self, log: Path, faults: Path, store: Path, first: int, seed: int, rows: Rows) -> None:
+    def __init__(self, log: Path, faults: Path, store: str, first: int, seed: int, rows: Rows) -> None:
         self.rows, self.pending, self.operations = rows, None, 0  # type: ignore[var-annotated]
         self.asked = 0
         super().__init__(log, faults, "fault_writer.py", store, first, seed)

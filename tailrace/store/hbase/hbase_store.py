@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
+from tailrace import faults
 from tailrace.codec.arrays import LARGE_BINARY, Vector
 from tailrace.codec.key_reading import decode_keys
 from tailrace.codec.layouts import Layout
@@ -164,9 +165,11 @@ class HbaseStore(Store):
             layout = self._layout(change.table)
             if (0 if layout is None else layout.version) != change.table.version:
                 raise TableAltered(table=change.table.name)
+        faults.point("write.commit")
         for change in changes:
             if change.rows.num_rows:
                 written += self._user_table(change.table).write(change)
+        faults.point("write.committed")
         tail = self._tail()
         return Written((tail.begun + 1) * ROUND if written else tail.transaction, written)
 
@@ -371,6 +374,7 @@ class HbaseStore(Store):
         self._forget(gone)
         for node, end in enumerate(cut.offsets):
             self._log.trim(node, end)
+        faults.point("log.trim")
         self._log.trim_notes(cut.transaction)
 
     def _forget(self, gone: Sequence[Gone]) -> None:
