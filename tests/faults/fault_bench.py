@@ -48,6 +48,7 @@ class Bench:
 
     driver_points: Sequence[str] = ("epoch.intent", "epoch.work", "epoch.commit", "epoch.committed", "log.trim")
     task_points: Sequence[str] = ("task.apply", "shard.commit", "shard.committed", "task.applied")
+    pause = 0.02  # seconds between two looks at the status
 
     def __init__(self, path: Path, spark: SparkSession, small: int, master: str, **env: str) -> None:
         self.path, self.faults = path, path / "faults"
@@ -177,7 +178,7 @@ class Bench:
             is_idle = store.document(INTENT) is None and read_committed(store).cut.covers(position)
             return now.lag_operations == 0 and not now.building and is_idle and self.failed() == failing
 
-        until(settled, "views to have everything", lambda: (self.db.status(), self.runner.said[-3:]))
+        until(settled, "views to have everything", lambda: (self.db.status(), self.runner.said[-3:]), self.pause)
 
     def newest_position(self) -> int:
         """A position that includes all writes that were acknowledged."""

@@ -44,7 +44,8 @@ def differ(db: tr.Database) -> Any:
 def main(path: str) -> None:
     threading.Thread(target=end_with_the_test, daemon=True).start()
     with tr.open(path) as db:
-        find_wrong = has_wrong_sums if Capability.TRANSACTIONS in inside(db).store.capabilities else differ
+        is_embedded = Capability.TRANSACTIONS in inside(db).store.capabilities
+        find_wrong, pause = (has_wrong_sums, 0.03) if is_embedded else (differ, 0.3)
         seen, sequence = -1, (-1, [0])
         while True:
             try:
@@ -59,7 +60,7 @@ def main(path: str) -> None:
             if now.epoch != seen:
                 seen = now.epoch
                 print(json.dumps(["epoch", seen]), flush=True)
-            time.sleep(0.03)
+            time.sleep(pause)
 
 
 if __name__ == "__main__":

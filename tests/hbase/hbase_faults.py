@@ -30,6 +30,7 @@ class HbaseBench(Bench):
 
     driver_points = (*Bench.driver_points, "tail.forming", "tail.logged", "tail.written", "tail.committed")
     task_points = (*Bench.task_points, "shard.decided", "shard.written")
+    pause = 0.5  # a look costs HBase a dozen requests
 
     def __init__(
         self, path: Path, spark: SparkSession, cluster: LocalCluster, proxy: CuttingProxy, namespace: str

@@ -88,7 +88,7 @@ NEEDED = {
     "joins": {"bilinear", "all pairs", "first and last match", "first entries"},
     "aggregates": {"additive", "extreme", "distinct", "affected groups"},
     "subqueries": {"bilinear", "first and last match", "extreme", "first entries"},
-    "orders": {"linear", "constant", "first entries", "affected partitions", "affected groups"},
+    "orders": {"linear", "constant", "first entries", "affected partitions"},
 }
 
 
