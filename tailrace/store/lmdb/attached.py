@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections import OrderedDict
 from pathlib import Path
 
+from tailrace.errors import StoreElsewhere
 from tailrace.store.lmdb.store import LmdbStore
+from tailrace.store.processes import this_machine
 from tailrace.store.store_ref import StoreRef
 
 MAX_OPEN = 4  # stores that a worker keeps open; each reserves address space for its memory maps
@@ -16,8 +19,13 @@ _attached: OrderedDict[_Identity, LmdbStore] = OrderedDict()  # least recently u
 
 
 def attach(ref: StoreRef) -> LmdbStore:
-    """The store at a reference."""
+    """The store at a reference. Raises `StoreElsewhere` on another machine.
+
+    Unsafe there, even if the directory is on a shared disk: LMDB's locks are in the memory of one machine.
+    """
     path = ref.location
+    if ref.machine not in (None, this_machine()):
+        raise StoreElsewhere(path=path, host=socket.gethostname())
     stat = os.stat(Path(path) / "store.json")  # tells it from an earlier store at the same path
     identity = (os.getpid(), path, stat.st_ino, stat.st_mtime_ns)
     if identity not in _attached:
