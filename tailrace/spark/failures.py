@@ -9,7 +9,7 @@ otherwise   Spark or a worker was lost, or an expression failed on some row: unk
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,10 +45,14 @@ def reason(error: Exception) -> str:
         raised_by_task = _TASK.sub("", lines[1].removeprefix(": "))
         if raised_by_task.startswith(_END_OF_STREAM):
             return "Python worker exited unexpectedly; it may have run out of memory"
-        # A Python that does not start has its output in the lines below.
-        printed = [line.strip() for line in lines[2:] if line.strip() and "Error from python worker" not in line]
-        return _CLASS.sub("", raised_by_task).split(" SQLSTATE:")[0].strip() or "".join(printed[:1])
+        return _CLASS.sub("", raised_by_task).split(" SQLSTATE:")[0].strip() or _printed(lines)
     return lines[0].split(" SQLSTATE:")[0]
+
+
+def _printed(lines: Sequence[str]) -> str:
+    """What a Python that did not start has printed last."""
+    end = next((number for number, line in enumerate(lines) if line.startswith("PYTHONPATH was")), 0)
+    return lines[end - 1].strip()
 
 
 @contextmanager
