@@ -28,6 +28,7 @@
     │   ├── OlderFormat           the store was written by an older Tailrace, in an incompatible format
     │   ├── StoreFull             the memory map or the disk is full
     │   ├── ReadOnly              the directory or the disk is not writable
+    │   ├── StoreElsewhere        a task on another machine needs an embedded store
     │   ├── StoreUnavailable      HBase did not answer in time
     │   ├── NotShipped            HBase does not ship its log to the store
     │   ├── RequestRefused        HBase refused a request
@@ -100,6 +101,7 @@ __all__ = [
     "RowFailed",
     "SnapshotGone",
     "SqlError",
+    "StoreElsewhere",
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
@@ -281,6 +283,13 @@ class ReadOnly(StoreError):
     template = (
         "{path} is not writable ({reason}). Readers also need write access, because they register the epoch they read."
         " Give this user write access"
+    )
+
+
+class StoreElsewhere(StoreError):
+    template = (
+        "{path} is an embedded store of another machine; a task on {host} cannot open it. Run Spark on the machine of"
+        " the store only (--master 'local[*]'), or keep the tables in HBase (docs/hbase.md)"
     )
 
 

@@ -40,7 +40,7 @@ from tailrace.store.base import Capability, Store
 from tailrace.store.commits import read_committed
 from tailrace.store.locks import EpochLock
 from tailrace.store.requested import Requested
-from tailrace.store.store_ref import StoreRef
+from tailrace.store.store_ref import EMBEDDED, StoreRef
 from tailrace.types import quoted
 from tailrace.verify.audit.findings import AuditReport, affected_views
 from tailrace.verify.history.verdict import BOUND
@@ -115,10 +115,11 @@ def check(
         return check_file(started, Path(path), search=search, bound=bound, on_state=on_state)
 
 
-def _session(given: SparkSession | SparkOptions | None) -> SparkSession:
+def _session(given: SparkSession | SparkOptions | None, scheme: str = EMBEDDED) -> SparkSession:
+    """A session for tasks that attach a store of this kind."""
     from tailrace.spark.session import session
 
-    return session(options=given) if isinstance(given, SparkOptions) else session(given)
+    return session(None, given, scheme) if isinstance(given, SparkOptions) else session(given, None, scheme)
 
 
 class Database:
@@ -165,7 +166,7 @@ class Database:
         """The Spark session that Tailrace uses. Started at the first access."""
         with self._guard:
             if self._session is None:
-                self._session = _session(self._given)
+                self._session = _session(self._given, self._store.ref.scheme)
             return self._session
 
     # SQL
