@@ -59,8 +59,7 @@ def move(cluster: LocalCluster, client: Client, table: str, role: str) -> None:
 def overtake(cluster: LocalCluster, client: Client, db: tr.Database, table: str) -> list[State]:
     """Changes a row on two servers, of which the first has much to ship. Returns the states that the view shows."""
     namespace = db.path.rpartition("/")[2]
-    with foreign_table(client) as long:
-        client.modifyColumnFamily(*_replicated(client, long))
+    with foreign_table(client, scope=1) as long:
         for name in (long, table):
             move(cluster, client, name, "rs1")
         client.put(table, ROW, {"f:begun": bytes(8), "f:done": bytes(8)})
@@ -77,14 +76,6 @@ def overtake(cluster: LocalCluster, client: Client, db: tr.Database, table: str)
             db.refresh()
             states.append(shown(db))
     return states
-
-
-def _replicated(client: Client, table: str) -> tuple[Any, Any]:
-    from thrift_client import tname
-
-    [family] = [c for c in client.getTableDescriptor(tname(table)).columns if c.name == b"f"]
-    family.scope = 1
-    return tname(table), family
 
 
 def shown(db: tr.Database) -> State:
@@ -105,10 +96,10 @@ def test_only_a_serial_peer_keeps_views_strong(
     cluster: LocalCluster, client: Client, spark: Any, told: Callable[[str], None], tmp_path: Path, serial: bool
 ) -> None:
     with database(cluster, spark, *([] if serial else ["--not-serial"])) as db, foreign_table(client) as table:
-        db.sql(
-            f"CREATE TABLE t (id INT PRIMARY KEY, begun BIGINT, done BIGINT)"
-            f" WITH (hbase.table = '{table}', hbase.columns = 'id=:key#binary, begun=f:begun#binary, done=f:done#binary')"
-        )
+        db.sql(f"""
+            CREATE TABLE t (id INT PRIMARY KEY, begun BIGINT, done BIGINT)
+            WITH (hbase.table = '{table}', hbase.columns = 'id=:key, begun=f:begun, done=f:done')
+        """)
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT id, begun, done FROM t")
         for attempt in range(1, ATTEMPTS + 1):
             recording = tmp_path / f"{attempt}.arrow"

@@ -1,4 +1,4 @@
-"""Nothing is lost while nobody reads: HBase keeps WALs until they are shipped, the raw log is kept until it is resolved.
+"""Nothing is lost while nobody reads: WALs are kept until they are shipped, the raw log until it is resolved.
 
 WALs are rolled and archived. The cleaner of HBase deletes an archived one when no replication peer needs it.
 """
