@@ -6,6 +6,7 @@ tables are as plain scans of HBase show them.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -45,6 +46,17 @@ class Elastic:
 
     def await_progress(self) -> None:
         await_progress(self.tellers, self.reader, lambda: self.db.status().epoch)
+
+    @contextmanager
+    def seen(self, *kinds: str) -> Iterator[None]:
+        """What happens in the block must show as administrative events of these kinds."""
+        before = max((event["number"] for event in self.db.status().administrative), default=0)
+        yield
+        end = time.monotonic() + 240
+        while missing := set(kinds) - {e["kind"] for e in self.db.status().administrative if e["number"] > before}:
+            assert time.monotonic() < end, (missing, self.db.status().administrative)
+            time.sleep(0.5)
+        self.await_progress()
 
     def region(self, name: str, row: int) -> Any:
         regions = self.client.regions(self.bank.tables[name])
@@ -141,21 +153,21 @@ def judge(db: tr.Database, bank: Bank, client: Client, tellers: list[Teller]) ->
         assert report.ok, report
 
 
-def change_everything(bank: Elastic, spare: str | None = None) -> None:
+def change_everything(bank: Elastic) -> None:
     """One round of everything that an administrator does. Each step ends when writers and epochs have gone on."""
     quarter, half = bank.bank.customers // 4, bank.bank.customers // 2
-    bank.split("accounts", quarter)
-    bank.move("accounts", quarter, "rs3")
-    bank.await_progress()
+    with bank.seen("split"):
+        bank.split("accounts", quarter)
+        bank.move("accounts", quarter, "rs3")
     added = bank.cluster.add_server()
     bank.cluster.await_server(added)
-    bank.move("vaults", 0, added)
-    bank.move("accounts", quarter, added)
-    bank.await_progress()
-    bank.merge("accounts", 0, quarter)
-    bank.await_progress()
-    bank.cluster.remove_server(added, orderly=True)
-    bank.await_progress()
+    with bank.seen("moved", "server_added"):
+        bank.move("vaults", 0, added)
+        bank.move("accounts", quarter, added)
+    with bank.seen("merged"):
+        bank.merge("accounts", 0, quarter)
+    with bank.seen("moved", "server_gone"):
+        bank.cluster.remove_server(added, orderly=True)
     for row, role in ((0, "rs1"), (half, "rs2")):
         bank.move("accounts", row, role)
         bank.move("vaults", half - row, role)
@@ -170,11 +182,15 @@ def test_the_bank_on_a_cluster_that_changes(cluster: LocalCluster, spark: Any, t
         bank.await_progress()
         with bank.db.record(recording, ["wealth", "total"]):
             change_everything(bank)
-        first = bank.db.status().epoch
+        epochs, seen = bank.db.status().epoch, bank.db.status().administrative
     told(
-        f"{sum(t.count for t in bank.tellers)} transfers, {first} epochs, reads {bank.reader.reads},"
-        f" {time.monotonic() - began:.0f} s"
+        f"{sum(t.count for t in bank.tellers)} transfers, {epochs} epochs, {len(seen)} administrative events,"
+        f" reads {bank.reader.reads}, {time.monotonic() - began:.0f} s"
     )
+    logged = [json.loads(line) for line in (tmp_path / "runner.jsonl").read_text().splitlines()]
+    assert {e["number"]: e["kind"] for e in logged if e["event"] == "administrative"} == {
+        e["number"]: e["kind"] for e in seen
+    }
     checked = tr.check(recording, spark=spark)
     assert checked.ok, checked.verdict
     told(f"{checked.epochs} epochs checked, {time.monotonic() - began:.0f} s in all")
