@@ -106,7 +106,7 @@ def view_failed(store: str, view: str, reason: str) -> None:
 def administrative(store: str, event: AdministrativeEvent) -> None:
     """Regions of the store's tables were opened, moved, split or merged, or their servers are others."""
     if _is_wanted():
-        fields = {name: value for name, value in to_builtins(event).items() if name != "at" and value}
+        fields = {name: value for name, value in to_builtins(event).items() if name != "at"}
         _emit("administrative", str(event), store, **fields)
 
 

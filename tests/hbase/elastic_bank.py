@@ -168,14 +168,14 @@ class Reader(threading.Thread):
         """Changes the branch of a row, and reads it back by the position of the write."""
         branch = 100 + self.reads["own"]
         written = db.table("accounts").update({"id": 0, "branch": branch})
-        row = db.view("branches").get(branch, at_least=written, timeout=240)
+        row = db.view("branches").get(branch, at_least=written, timeout=600)
         if row is None or row["n"] != 1:
             self.wrong.append(("own", branch, row))
         self.reads["own"] += 1
 
 
 def await_progress(
-    tellers: Sequence[Teller], reader: Reader, epoch: Callable[[], int], transfers: int = 20, seconds: float = 240
+    tellers: Sequence[Teller], reader: Reader, epoch: Callable[[], int], transfers: int = 20, seconds: float = 600
 ) -> None:
     """Waits until every teller has made some more transfers, and two more epochs are committed."""
     goals, last = [teller.count + transfers for teller in tellers], epoch() + 2

@@ -6,11 +6,9 @@ tables are as plain scans of HBase show them.
 
 from __future__ import annotations
 
-import json
+import logging
 import os
-import signal
-import subprocess
-import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -43,16 +41,21 @@ class Elastic:
     bank: Bank
     tellers: list[Teller]
     reader: Reader
+    runner: Runner
 
     def await_progress(self) -> None:
-        await_progress(self.tellers, self.reader, lambda: self.db.status().epoch)
+        await_progress(self.tellers, self.reader, self.epoch)
+
+    def epoch(self) -> int:
+        assert self.runner.problem is None, self.runner.problem
+        return self.db.status().epoch
 
     @contextmanager
     def seen(self, *kinds: str) -> Iterator[None]:
         """What happens in the block must show as administrative events of these kinds."""
         before = max((event["number"] for event in self.db.status().administrative), default=0)
         yield
-        end = time.monotonic() + 240
+        end = time.monotonic() + 600
         while missing := set(kinds) - {e["kind"] for e in self.db.status().administrative if e["number"] > before}:
             assert time.monotonic() < end, (missing, self.db.status().administrative)
             time.sleep(0.5)
@@ -85,42 +88,63 @@ class Elastic:
         return next(r for r in self.cluster.roles if r[:2] == "rs" and self.cluster.address(r) == region.server)
 
 
-@contextmanager
-def runner(url: str, log: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that runs epochs. It ends in good order with the block."""
-    command = [sys.executable, "-m", "tailrace", "run", url, "--interval", "0.3", "--json"]
-    with log.open("a") as lines, subprocess.Popen(command, stdout=lines, stderr=lines, text=True) as process:
+class Listener(logging.Handler):
+    """Keeps the administrative events that the log has, by number."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.heard: dict[int, str] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.event == "administrative":  # type: ignore[attr-defined]
+            fields: dict[str, Any] = record.fields  # type: ignore[attr-defined]
+            self.heard[fields["number"]] = fields["kind"]
+
+
+class Runner(threading.Thread):
+    """Runs epochs until it is stopped."""
+
+    def __init__(self, db: tr.Database) -> None:
+        super().__init__(daemon=True)
+        self._db = db
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
         try:
-            yield process
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=240) == 0, log.read_text()[-4000:]
-        finally:
-            process.kill()
+            self._db.run(interval=0.3)
+        except BaseException as problem:
+            self.problem = problem
+
+    def stop(self) -> None:
+        self._db.stop()
+        self.join(600)
+        assert self.problem is None, self.problem
+        assert not self.is_alive()
 
 
 @contextmanager
-def elastic(cluster: LocalCluster, spark: Any, directory: Path, customers: int, tellers: int) -> Iterator[Elastic]:
+def elastic(cluster: LocalCluster, spark: Any, customers: int, tellers: int) -> Iterator[Elastic]:
     """A bank in a new store, with everything running in the block. Afterwards everything is checked."""
     name, client = f"e{uuid.uuid4().hex[:8]}", Client(cluster.port)
-    url, log = cluster.url(name), directory / "runner.jsonl"
+    url = cluster.url(name)
     try:
-        with tr.open(url, create=True, spark=spark) as db:
+        with tr.open(url, create=True, spark=spark) as db, tr.open(url, spark=spark) as running:
             cluster.admin("peer", "add", name)
             bank = Bank(db, client, customers)
             db.refresh()
             assert bank.wrong(db) == []
             working = [Teller(cluster.port, bank, n, tellers) for n in range(tellers)]
-            reader = Reader(url, bank)
-            with runner(url, log):
-                for thread in (*working, reader):
-                    thread.start()
-                try:
-                    yield Elastic(cluster, client, db, bank, working, reader)
-                finally:
-                    for thread in (*working, reader):
-                        thread.ends.set()
-                    for thread in (*working, reader):
-                        thread.join(300)
+            reader, runner = Reader(url, bank), Runner(running)
+            for thread in (runner, *working, reader):
+                thread.start()
+            try:
+                yield Elastic(cluster, client, db, bank, working, reader, runner)
+            finally:
+                for ending in (*working, reader):
+                    ending.ends.set()
+                for ending in (*working, reader):
+                    ending.join(600)
+                runner.stop()
             assert [teller.problem for teller in working] == [None] * tellers
             assert reader.wrong == []
             assert min(reader.reads.values()) > 0, reader.reads
@@ -175,22 +199,30 @@ def change_everything(bank: Elastic) -> None:
     bank.await_progress()
 
 
-def test_the_bank_on_a_cluster_that_changes(cluster: LocalCluster, spark: Any, tmp_path: Path, told: Told) -> None:
-    began = time.monotonic()
-    recording = tmp_path / "history.arrow"
-    with elastic(cluster, spark, tmp_path, customers=60, tellers=2) as bank:
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    logger, attached = logging.getLogger("tailrace"), Listener()
+    level = logger.level
+    logger.addHandler(attached)
+    logger.setLevel(logging.INFO)
+    yield attached
+    logger.removeHandler(attached)
+    logger.setLevel(level)
+
+
+def test_the_bank_on_a_cluster_that_changes(
+    cluster: LocalCluster, spark: Any, tmp_path: Path, told: Told, listener: Listener
+) -> None:
+    began, recording = time.monotonic(), tmp_path / "history.arrow"
+    with elastic(cluster, spark, customers=60, tellers=2) as bank:
         bank.await_progress()
         with bank.db.record(recording, ["wealth", "total"]):
             change_everything(bank)
-        epochs, seen = bank.db.status().epoch, bank.db.status().administrative
-    told(
-        f"{sum(t.count for t in bank.tellers)} transfers, {epochs} epochs, {len(seen)} administrative events,"
-        f" reads {bank.reader.reads}, {time.monotonic() - began:.0f} s"
-    )
-    logged = [json.loads(line) for line in (tmp_path / "runner.jsonl").read_text().splitlines()]
-    assert {e["number"]: e["kind"] for e in logged if e["event"] == "administrative"} == {
-        e["number"]: e["kind"] for e in seen
-    }
+        last = bank.db.status()
+    shown = {event["number"]: event["kind"] for event in last.administrative}
+    assert shown.items() <= listener.heard.items()
+    transfers, reads = sum(t.count for t in bank.tellers), bank.reader.reads
+    told(f"{transfers} transfers, {last.epoch} epochs, {len(shown)} administrative events, reads {reads}")
     checked = tr.check(recording, spark=spark)
     assert checked.ok, checked.verdict
     told(f"{checked.epochs} epochs checked, {time.monotonic() - began:.0f} s in all")
@@ -202,7 +234,7 @@ def test_the_bank_on_a_cluster_that_changes_for_long(
 ) -> None:
     """Round after round of all changes; a recording of each round is checked at the end."""
     seconds, began, rounds = float(os.environ.get("BANK_SECONDS", "600")), time.monotonic(), 0
-    with elastic(cluster, spark, tmp_path, customers=400, tellers=3) as bank:
+    with elastic(cluster, spark, customers=400, tellers=3) as bank:
         while time.monotonic() - began < seconds:
             with bank.db.record(tmp_path / f"history{rounds}.arrow", ["wealth", "total", "torn"]):
                 change_everything(bank)

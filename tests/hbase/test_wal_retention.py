@@ -56,7 +56,7 @@ class Wals:
         until(lambda: not canary.exists(), lambda: f"{canary} is still there")
 
 
-def until(condition: Callable[[], bool], state: Callable[[], str], seconds: float = 240) -> None:
+def until(condition: Callable[[], bool], state: Callable[[], str], seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, state()
