@@ -299,9 +299,9 @@ class StoreUnavailable(StoreError):
 
 class NotShipped(StoreError):
     template = (
-        "HBase does not ship its log to {url}: nothing came from table {table} (row {row}) in {seconds:.0f} s."
-        " Check the replication peer with `hbase io.tailrace.hbase.Admin check {namespace}` (docs/hbase.md), then try"
-        " again; nothing is lost"
+        "HBase does not ship its log to {url}: nothing came from region {region} of table {table} in {seconds:.0f} s."
+        " Check the replication peer with `hbase io.tailrace.hbase.Admin check {namespace}` (Elasticity in"
+        " docs/hbase.md), then try again; nothing is lost"
     )
 
 
