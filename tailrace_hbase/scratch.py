@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -30,8 +31,8 @@ def scratch_namespace(cluster: LocalCluster) -> Iterator[str]:
 
 
 @contextmanager
-def scratch_database(cluster: LocalCluster, spark: SparkSession | None = None) -> Iterator[tr.Database]:
-    """An empty database with a replication peer."""
-    with scratch_namespace(cluster) as name, tr.open(cluster.url(name), create=True, spark=spark) as db:
+def scratch_database(cluster: LocalCluster, spark: SparkSession | None = None, **options: Any) -> Iterator[tr.Database]:
+    """An empty database with a replication peer. `options` are those of `tailrace.open`."""
+    with scratch_namespace(cluster) as name, tr.open(cluster.url(name), create=True, spark=spark, **options) as db:
         cluster.admin("peer", "add", name)
         yield db

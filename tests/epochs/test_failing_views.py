@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,9 +17,8 @@ import tailrace as tr
 from tailrace.catalog import failed as failed_module
 from tailrace.catalog.failed import read_failed
 from tailrace.database.inside import inside
-from tailrace.epochs.isolation import run_isolated
 from tailrace.epochs.model import INTENT, MAX_ATTEMPTS
-from tailrace.errors import EpochFailed, StoreError, StoreUnavailable, ViewFailed
+from tailrace.errors import StoreError, ViewFailed
 from tailrace.store.pins import HOLDS
 
 VIEWS = """
@@ -320,19 +319,6 @@ def test_a_failure_that_is_nobodys_fault_stops_the_epoch(db: tr.Database, monkey
     assert not read_failed(inside(db).store)
     monkeypatch.undo()
     assert db.refresh().failed.keys() == FAILING
-
-
-def test_a_store_that_does_not_answer_is_no_views_fault() -> None:
-    away = EpochFailed(epoch=1, reason="", cause=StoreUnavailable(url="hbase://h:1", reason="gone"), cancelled=False)
-    runs: list[list[str]] = []
-
-    def run(views: Sequence[str], carefully: bool) -> int:
-        runs.append(list(views))
-        raise away
-
-    with pytest.raises(EpochFailed) as raised:
-        run_isolated(["a", "b"], run, lambda: True)
-    assert (raised.value, runs) == (away, [["a", "b"]])
 
 
 def test_a_runner_tries_again_by_itself(tmp_path: Path, spark: SparkSession) -> None:
