@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -307,8 +307,7 @@ class Database:
         self._stop_requested = False
         with self._store.lock("runner"):
             events.started(self.path, self.tables(), self.views(), interval, os.getpid())
-            for name, failed in self._catalog.failed.items():
-                events.view_failed(self.path, name, failed.message)
+            self._epochs.report_failures()
             _ = self.spark  # started first, because Spark installs its own SIGINT handler
             return self._run(interval, progress, building, until)
 
@@ -319,7 +318,7 @@ class Database:
         building: OnStep | None,
         until: Callable[[], bool] | None,
     ) -> signal.Signals | None:
-        with caught(self.stop, signal.SIGINT, signal.SIGTERM) as stopped:
+        with caught(self.stop, signal.SIGINT, signal.SIGTERM) as stopped, closing(self._epochs.trials):
             while not self._stop_requested and not (until and until()):
                 has_more = self._expired_rows.step()
                 epoch = self._refresh(eager=False)

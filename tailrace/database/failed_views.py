@@ -41,15 +41,15 @@ def resume(
     try:
         refresh()
     except EpochsLocked:
-        _wait(store, name, view, timeout)
+        _wait(store, name, timeout)
     if (still := store.document(FAILED, name)) is not None:
         raise view_failed(name, still)
 
 
-def _wait(store: Store, name: str, before: FailedView, timeout: float | None) -> None:
+def _wait(store: Store, name: str, timeout: float | None) -> None:
     """Waits until the process that runs epochs has tried the view."""
     began = time.monotonic()
-    while (now := store.document(FAILED, name)) is not None and now.tries == before.tries:
+    while (now := store.document(FAILED, name)) is not None and (now.next_try == 0.0 or now.trying):
         waited = time.monotonic() - began
         if timeout is not None and waited >= timeout:
             position = now.cut.position.number
