@@ -20,6 +20,7 @@ from msgspec import structs
 from tailrace.codec.schema import TableDef
 from tailrace.errors import ViewFailed
 from tailrace.store.base import Cut, Past, Store
+from tailrace.store.commits import read_committed
 from tailrace.store.documents import Count, Document, Kind, Number
 from tailrace.store.pins import HOLDS, Hold
 
@@ -73,6 +74,25 @@ class FailedView(Document, frozen=True):
         return all(len(cut.offsets) == nodes for cut in (self.cut, self.tried) if cut is not None)
 
     @property
+    def shows(self) -> str:
+        """What its readers see."""
+        return f"shows epoch {self.epoch}" if self.built else "shows nothing, because it could not be built"
+
+    @property
+    def next_step(self) -> str:
+        """When it is tried again."""
+        if self.because:
+            return f"it is tried again together with {self.because}"
+        if self.trying or not self.diagnosed:
+            return "it is being tried"
+        if self.next_try == 0.0:
+            return "it is tried next"
+        if self.row:
+            return "it is tried again when that row changes"
+        pause = f"in {max(self.next_try - time.time(), 0.0):,.0f} s"
+        return f"it is tried again {pause}" + (", if a table that it reads has changed" if self.key else "")
+
+    @property
     def message(self) -> str:
         """The error as a sentence: what failed, on which row, and why."""
         through = f"it reads view {self.because!r}, which has failed: " if self.because else ""
@@ -116,9 +136,27 @@ def failed_again(old: FailedView, new: FailedView) -> FailedView:
     )
 
 
+def unbuilt(store: Store, reason: str) -> FailedView:
+    """A view that cannot be built from the tables as they are now."""
+    done, now = read_committed(store), time.time()
+    return FailedView(
+        epoch=done.epoch,
+        cut=done.cut,
+        time=done.time,
+        failed_at=done.epoch,
+        at=now,
+        reason=reason,
+        tried=done.cut,
+        next_try=now + FIRST_PAUSE,
+        diagnosed=False,
+        built=False,
+        held=False,
+    )
+
+
 def pause_after(tries: int) -> float:
     """The seconds after this many failed attempts before a runner tries again."""
-    return min(FIRST_PAUSE * 2 ** min(tries, 20), LONGEST_PAUSE)
+    return min(FIRST_PAUSE * 2.0 ** min(tries, 20), LONGEST_PAUSE)
 
 
 def digest_row(store: Store, table: TableDef | None, key: str, cut: Cut | None = None) -> str:
@@ -164,4 +202,10 @@ def ask_to_resume(store: Store, names: Mapping[str, FailedView]) -> None:
 
 def view_failed(name: str, failed: FailedView) -> ViewFailed:
     """The error for a reader who needs more than the last good epoch of a failed view."""
-    return ViewFailed(name=name, epoch=failed.failed_at, shown=failed.epoch, reason=failed.message)
+    data = {"name": name, "epoch": failed.failed_at, "shown": failed.epoch, "reason": failed.message}
+    if not failed.built:
+        data["text"] = (
+            f"view {name!r} could not be built, so it has no rows. Reason: {failed.message}."
+            " Correct or delete the row: the view is then built by itself. Or replace the view"
+        )
+    return ViewFailed(**data)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +35,7 @@ from tailrace.database.view import View
 from tailrace.database.waiting import PATIENCE, AtLeast, LatestEpoch
 from tailrace.epochs import records
 from tailrace.epochs.model import LARGEST, Epoch
-from tailrace.errors import Closed, StoreError
+from tailrace.errors import BuildFailed, Closed, EpochFailed, StoreError, ViewFailed
 from tailrace.spark.spark_options import SparkOptions
 from tailrace.store.base import Capability, Store
 from tailrace.store.commits import read_committed
@@ -187,6 +188,15 @@ class Database:
         """
         self._check()
         return self._statement_runner(progress, fresh).run(text)
+
+    def _create_failed(self, text: str, error: BuildFailed | ViewFailed) -> None:
+        """Create a view that cannot be built now as one that has failed. Raises the error if no view is to blame."""
+        from tailrace.spark.failures import is_outside
+
+        cause = error.__cause__
+        if (isinstance(cause, EpochFailed) and is_outside(cause)) or not self._epochs.jobs.can_run():
+            raise error
+        self._statement_runner(None, False).create_failed(text, error)
 
     def query(self, text: str, fresh: bool = False) -> pa.Table:
         """Run a SELECT over tables and views with Spark, all at one cut.
@@ -343,7 +353,11 @@ class Database:
         self._stop_requested = True
 
     def verify(self, view: str) -> Report:
-        """Recompute a view with Spark SQL at its cut, and compare the rows as multisets."""
+        """Recompute a view with Spark SQL at its cut, and compare the rows as multisets.
+
+        A view that has failed is compared at its last good cut; the report says why it failed. Raises `ViewFailed` if
+        the tables cannot be read at that cut any more.
+        """
         self._check()
         from tailrace.spark.failures import translated
         from tailrace.verify.comparison import verify
@@ -353,8 +367,10 @@ class Database:
             translated(lambda: self.spark),
         ):
             definition = self._catalog.view(view)
-            pin = shown_pin(definition.name, self._catalog.failed, committed)
-            return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
+            failed = self._catalog.failed
+            pin = shown_pin(definition.name, failed, committed)
+            report = verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
+            return replace(report, failure=failed[definition.name].message) if definition.name in failed else report
 
     def record(
         self, path: str | os.PathLike[str], views: Sequence[str] | None = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from tailrace.catalog.failed import FAILED, FailedView, ask_to_resume, view_failed
+from tailrace.catalog.failed import FAILED, FailedView, ask_to_resume, read_failed, view_failed
 from tailrace.errors import EpochsLocked, Timeout
 from tailrace.store.base import Store
 from tailrace.store.pins import Pin
@@ -24,6 +24,13 @@ def shown_pin(name: str, failed: Mapping[str, FailedView], committed: Pin) -> Pi
     if not view.held:
         raise view_failed(name, view)
     return Pin(view.epoch, view.cut, view.time)
+
+
+def require_built(store: Store, names: Collection[str]) -> None:
+    """Raises `ViewFailed` if one of these views has no rows because it could not be built."""
+    for name, view in read_failed(store).items():
+        if name in names and not view.built:
+            raise view_failed(name, view)
 
 
 def resume(

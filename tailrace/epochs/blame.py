@@ -170,9 +170,7 @@ def _find_row(
     while rows.num_rows > 1:
         half = rows.slice(0, rows.num_rows // 2)
         rows = half if _fails(spark, half, steps, failing) else rows.slice(rows.num_rows // 2)
-    return (
-        (rows, failing) if _fails(spark, rows, steps, failing) else None
-    )  # unsafe to blame a row that is not to blame
+    return (rows, failing) if _fails(spark, rows, steps, failing) else None  # a wrong row would never be repaired
 
 
 def _fails(spark: SparkSession, rows: pa.Table, steps: Sequence[Step], text: str) -> bool:

@@ -36,15 +36,7 @@ from tailrace.store.base import Cut, Store
 from tailrace.store.commits import Committed
 from tailrace.store.locks import Tenure
 
-ERROR = (
-    "reason",
-    "operator",
-    "expression",
-    "key",
-    "tries",
-    "next_try",
-    "trying",
-)  # of a view and of those that read it
+ERROR = ("reason", "operator", "expression", "key", "tries", "next_try", "trying")  # passed on to views that read it
 LOST_HISTORY = (Corrupt, OffsetGap, SnapshotGone)  # a view cannot catch up by deltas any more
 
 

@@ -1,7 +1,7 @@
 """Finds the views that make a job fail, so that a view that fails, fails alone.
 
-    run(all) fails  ─►  the error tells the suspects   ─►  run(the others); run(suspects), carefully
-                    ─►  it tells nothing               ─►  run(all), carefully  ─►  run(first half), run(second half) ...
+    run(all) fails  ─►  the error tells the suspects  ─►  run(the others); run(suspects), carefully
+                    ─►  it tells nothing              ─►  run(all), carefully  ─►  run(first half), run(second half) ...
 
 Most errors tell: a task names the views that need the failing operator, and an error of a Spark expression leaves only
 the views for which Spark computes something. A view is left out only after it has failed carefully: alone, or with

@@ -138,8 +138,8 @@ class Jobs:
                 while len(self.frames) >= MAX_CACHED_FRAMES:
                     self.frames.pop(next(iter(self.frames)))
                 self.frames[cache_key] = compiled
-        runs_as_it_is = compiled.frame is None or compiled.reusable
-        return compiled.frame if runs_as_it_is else compiled.frame.alias("again"), compiled.fed
+        frame = compiled.frame
+        return frame if frame is None or compiled.reusable else frame.alias("again"), compiled.fed
 
     def recompute_plans(self, work: Assignment, maintained: Maintained) -> int:
         """Recomputes views and their states from whole tables, by their plans. Returns the view rows written."""

@@ -110,13 +110,13 @@ class Epochs:
                 epoch = self._next(done, maintained, catch_ups=catch_ups)
             else:
                 break
-            if eager:
-                epoch = self._diagnosed(epoch, maintained)
             if progress:
                 progress(epoch)
             total = total.then(epoch)
             done = read_committed(self._store)
-        if not eager:
+        if eager:
+            total = self._diagnosed(total, maintained)
+        else:
             self.trials.step(maintained)
         self.report_failures()
         return replace(total, number=done.epoch, cut=done.cut, seconds=time.monotonic() - began, next_due=due)
@@ -138,7 +138,7 @@ class Epochs:
         return self._failing.choose_catch_ups(due, failed, maintained)
 
     def _diagnosed(self, epoch: Epoch, maintained: Maintained) -> Epoch:
-        """Finds out why views failed in an epoch that is committed."""
+        """Finds out why views failed in epochs that are committed."""
         for name, view in read_failed(self._store).items():
             if not view.diagnosed and name in maintained.definitions:
                 failed = read_failed(self._store)

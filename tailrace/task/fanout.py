@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +58,7 @@ class FanOut:
         (batch,) = rows.take(pa.array(candidates.at)).combine_chunks().to_batches()
         writes = []
         for state, conditions in self.views:
-            with blaming(lambda state=state: [state]):
+            with blaming(partial(list, (state,))):
                 writes.append(candidates.write(state, _evaluate(conditions, batch)))
         task.keep(writes)
         return pa.table([[w.state for w in writes], [len(w.keys) for w in writes]], schema=REPORT)
