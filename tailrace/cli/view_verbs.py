@@ -162,8 +162,8 @@ def verify(
         terminal.print_json([*(_report_to_json(report, seconds) for report, seconds in reports), *unverified])
     else:
         _print_reports(reports)
-        for error in skipped:
-            print(f"{error.name}: not compared: {error}")
+        for failure in skipped:
+            print(f"{failure.name}: not compared: {failure}")
     if skipped or not all(report.ok and not report.failure for report, _ in reports):
         raise typer.Exit(1)
 
