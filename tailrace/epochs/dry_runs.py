@@ -14,7 +14,7 @@ from msgspec import structs
 from tailrace.catalog.failed import FailedView, digest_row, read_failed
 from tailrace.epochs.blame import Cause
 from tailrace.epochs.due import count_due
-from tailrace.epochs.failing import FailingViews, is_lost, without_history
+from tailrace.epochs.failing import FailingViews, has_lost_history, without_history
 from tailrace.epochs.jobs import Jobs
 from tailrace.epochs.maintained import Maintained
 from tailrace.epochs.model import CatchUp
@@ -87,7 +87,7 @@ class DryRuns:
             error = None if attempt.is_known_to_fail else self._failure(attempt, maintained, pin)
             if error is None and not attempt.is_known_to_fail:
                 return Outcome(passed=True)
-            if error is not None and is_lost(error):
+            if error is not None and has_lost_history(error):
                 return Outcome(lost=True)
             if (error is not None and is_outside(error)) or not self.jobs.can_run():
                 return Outcome()

@@ -134,7 +134,7 @@ class FailingViews:
         if (old := before.get(name)) is None:
             return view
         again = failed_again(old, view)
-        lost = is_lost(error) and name in intent.catch_ups and old.held
+        lost = has_lost_history(error) and name in intent.catch_ups and old.held
         return without_history(again) if lost else again
 
     def leave_out(
@@ -196,7 +196,7 @@ class FailingViews:
         return documents
 
 
-def is_lost(error: EpochFailed) -> bool:
+def has_lost_history(error: EpochFailed) -> bool:
     """Whether a view cannot be caught up by deltas, because the log or the undo records are gone."""
     return isinstance(error.cause, LOST_HISTORY)
 

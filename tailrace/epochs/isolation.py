@@ -9,17 +9,20 @@ views that need the same operator. A wrong suspicion therefore costs time, and n
 view that was run before, in a group that failed, is simply run again. Nothing of this runs while no job fails.
 
 A failure that no view is to blame for stops the epoch instead: the disk is full, the job was cancelled, or Spark
-cannot run even an empty job.
+cannot run even an empty job. So do lost executors, after several attempts: a view whose tasks end executors is found by
+the processes that run the epoch again (`Epochs._take_over`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from tailrace.errors import Closed, EpochFailed, ReadOnly, StoreFull
-from tailrace.spark.failures import failing_views, is_outside
+from tailrace.spark.failures import failing_views, is_lost, is_outside
+
+ATTEMPTS = 3  # jobs that may lose executors before the epoch fails; in each, Spark runs a task up to four times
 
 
 class Stored(Protocol):
@@ -55,29 +58,40 @@ def run_isolated(
     try:
         return Isolated(run(views, False))
     except EpochFailed as error:
-        _raise_if_outside(error)
-        if not error.suspects and not can_run():  # a suspected expression proves that Spark runs tasks
+        if not is_lost(error):
+            _raise_if_outside(error)
+        suspects = _among(views, error.data.get("suspects", ()))
+        if not suspects and not can_run():  # a suspected expression proves that Spark runs tasks
             raise
-        suspects = [v for v in views if v.state in error.suspects]
         if not suspects:
             return _run_group(views, run)
-        others = [v for v in views if v.state not in error.suspects]
-        return run_isolated(others, run, can_run) + _run_group(suspects, run)
+        return run_isolated(_without(views, suspects), run, can_run) + _run_group(suspects, run)
 
 
-def _run_group(views: Sequence[V], run: Callable[[Sequence[V], bool], int]) -> Isolated[V]:
+def _run_group(
+    views: Sequence[V], run: Callable[[Sequence[V], bool], int], attempts: int = ATTEMPTS - 1
+) -> Isolated[V]:
     """Runs views carefully and, if that fails, in smaller and smaller groups."""
     try:
         return Isolated(run(views, True))
     except EpochFailed as error:
+        if is_lost(error) and attempts > 1:
+            return _run_group(views, run, attempts - 1)
         _raise_if_outside(error)
-        certain = failing_views(error.cause)  # all of them need the failing operator
-        failed = [v for v in views if v.state in certain] or (list(views) if len(views) == 1 else [])
-        rest = [v for v in views if v.state not in certain]
+        failed = views if len(views) == 1 else _among(views, failing_views(error.cause))  # they need the same operator
         outcome = Isolated(0, [(view, error) for view in failed])
-        for part in [rest] if failed else halves(views):
+        for part in [_without(views, failed)] if failed else halves(views):
             outcome += _run_group(part, run) if part else Isolated()
         return outcome
+
+
+def _among(views: Sequence[V], states: Collection[int]) -> list[V]:
+    return [v for v in views if v.state in states] if states else []
+
+
+def _without(views: Sequence[V], some: Sequence[V]) -> Sequence[V]:
+    left_out = {v.state for v in some} if len(some) < len(views) else None
+    return [] if left_out is None else [v for v in views if v.state not in left_out]
 
 
 def halves(views: Sequence[T]) -> list[Sequence[T]]:

@@ -80,6 +80,7 @@ class Epochs:
         *,
         eager: bool = True,
         passes_time: bool = False,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> Epoch:
         """Brings all views to the cut that is newest now, in several epochs if one would be too large.
 
@@ -89,16 +90,17 @@ class Epochs:
         With `eager`, first waits until the log has everything written before this call. After all other views, failed
         views that may have recovered are tried again. Otherwise takes what the log has; failed views are tried in a
         thread (`trials.py`), and caught up when they have passed.
+        Begins no further epoch as soon as `is_stopped()`.
         """
-        began = time.monotonic()
+        began, due = time.monotonic(), None
         if eager:
             self._store.catch_up()
         else:
             self._store.advance()
         target, moment = self._store.newest_cut(), self.clock()
         total = Epoch(0, 0, 0.0, 0, target, maintained.count)
-        done, due = read_committed(self._store), None
-        while True:
+        done = read_committed(self._store)
+        while not is_stopped():
             if (
                 done.cut.is_before(target)
                 or self._store.document(INTENT) is not None

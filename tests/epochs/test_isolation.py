@@ -1,100 +1,76 @@
-"""Finding the views that make a job fail: with what the error tells in three jobs, without it by halves."""
+"""Which views a failed job is blamed on, by the kind of failure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-from tailrace.epochs.isolation import run_isolated
-from tailrace.errors import EpochFailed, RowFailed, StoreFull
-
-
-@dataclass(frozen=True)
-class View:
-    state: int
+import tailrace as tr
+from tailrace.database.inside import inside
+from tailrace.epochs.isolation import ATTEMPTS, run_isolated
+from tailrace.errors import EpochFailed, StoreElsewhere
 
 
-VIEWS = [View(n) for n in range(10)]
-Jobs = list[tuple[list[int], bool]]
+def failed(*, lost: bool = False) -> EpochFailed:
+    return EpochFailed(epoch=1, reason="", cause=None, cancelled=False, lost=lost)
 
 
-def job(bad: set[int], jobs: Jobs, tell: Callable[[set[int]], EpochFailed]) -> Callable[[Sequence[View], bool], int]:
-    """A job that fails if one of the bad views is in it, with the error that `tell` makes of those."""
+class Jobs:
+    """Jobs that fail as given, one after another, and then succeed, unless they have the view `bad`."""
 
-    def run(views: Sequence[View], careful: bool) -> int:
-        states = [v.state for v in views]
-        jobs.append((states, careful))
-        if failing := bad & set(states):
-            raise tell(failing)
-        return len(states)
+    def __init__(self, *failures: EpochFailed) -> None:
+        self._failures: Iterator[EpochFailed] = iter(failures)
+        self.runs: list[str] = []
 
-    return run
-
-
-def of_operator(failing: set[int]) -> EpochFailed:
-    cause = RowFailed(message="poison", views=sorted(failing))
-    return EpochFailed(epoch=1, reason="poison", cause=cause, cancelled=False, suspects=sorted(failing))
-
-
-def of_nobody(failing: set[int]) -> EpochFailed:
-    return EpochFailed(epoch=1, reason="a worker was lost", cause=None, cancelled=False, suspects=[])
-
-
-def test_an_error_that_names_its_views_needs_three_jobs() -> None:
-    jobs: Jobs = []
-    outcome = run_isolated(VIEWS, job({4, 7}, jobs, of_operator), lambda: True)
-    assert [view.state for view, _ in outcome.failed] == [4, 7]
-    assert outcome.rows == 8
-    others = [n for n in range(10) if n not in (4, 7)]
-    assert jobs == [(list(range(10)), False), (others, False), ([4, 7], True)]
-
-
-def test_several_failures_are_found_one_after_another() -> None:
-    jobs: Jobs = []
-    outcome = run_isolated(VIEWS, job({2, 5, 6}, jobs, lambda bad: of_operator({min(bad)})), lambda: True)
-    assert {view.state for view, _ in outcome.failed} == {2, 5, 6}
-    assert outcome.rows == 7
-    assert len(jobs) == 7
-
-
-@pytest.mark.parametrize("suspects", [[1, 4, 7, 8], [0, 1, 2], list(range(10))])
-def test_a_wrong_suspicion_costs_only_time(suspects: list[int]) -> None:
-    def tell(failing: set[int]) -> EpochFailed:
-        return EpochFailed(epoch=1, reason="map with a NULL key", cause=None, cancelled=False, suspects=suspects)
-
-    jobs: Jobs = []
-    outcome = run_isolated(VIEWS, job({4, 8}, jobs, tell), lambda: True)
-    assert {view.state for view, _ in outcome.failed} == {4, 8}
-    assert outcome.rows == 8
-
-
-def test_without_a_hint_halves_find_the_view() -> None:
-    jobs: Jobs = []
-    outcome = run_isolated(VIEWS, job({9}, jobs, of_nobody), lambda: True)
-    assert [view.state for view, _ in outcome.failed] == [9]
-    assert all(careful for _, careful in jobs[1:])
-    assert len(jobs) <= 10
-
-
-def test_no_view_fails_without_a_careful_run() -> None:
-    """The first run may see a row that was repaired within the epoch; a careful run nets the changes."""
-
-    def run(views: Sequence[View], careful: bool) -> int:
-        if not careful:
-            raise of_operator({3})
+    def run(self, views: Sequence[str], careful: bool) -> int:
+        self.runs.append("".join(views))
+        if (failure := next(self._failures, None)) is not None:
+            raise failure
+        if "b" in views:
+            raise failed()
         return len(views)
 
-    assert run_isolated([View(3)], run, lambda: True).failed == []
+
+def test_lost_executors_divide_no_group() -> None:
+    jobs = Jobs(*[failed(lost=True)] * (ATTEMPTS - 1))
+    outcome = run_isolated("xyz", jobs.run, lambda: True)
+    assert (outcome.rows, outcome.failed) == (3, [])
+    assert jobs.runs == ["xyz"] * ATTEMPTS
 
 
-def test_a_failure_outside_stops_everything() -> None:
-    def full(failing: set[int]) -> EpochFailed:
-        cause = StoreFull(path="p", full="disk", used=1, limit=1)
-        return EpochFailed(epoch=1, reason="full", cause=cause, cancelled=False, suspects=sorted(failing))
+def test_executors_that_are_lost_again_and_again_stop_the_epoch() -> None:
+    for views in ("x", "xyz"):
+        jobs = Jobs(*[failed(lost=True)] * ATTEMPTS)
+        with pytest.raises(EpochFailed) as error:
+            run_isolated(views, jobs.run, lambda: True)
+        assert error.value.lost
+        assert jobs.runs == [views] * ATTEMPTS
 
-    with pytest.raises(EpochFailed):
-        run_isolated(VIEWS, job({4}, [], full), lambda: True)
-    with pytest.raises(EpochFailed):
-        run_isolated(VIEWS, job({4}, [], of_nobody), lambda: False)
+
+def test_a_failing_view_is_found_while_executors_are_lost() -> None:
+    jobs = Jobs(failed(), failed(), failed(lost=True))
+    outcome = run_isolated("abxy", jobs.run, lambda: True)
+    assert (outcome.rows, [view for view, _ in outcome.failed]) == (3, ["b"])
+    assert jobs.runs == ["abxy", "abxy", "ab", "ab", "a", "b", "xy"]
+
+
+def test_an_embedded_store_refuses_tasks_on_other_machines(tmp_path: Path, spark: SparkSession) -> None:
+    """The machine has another kernel in this test: that is how a task knows where it runs."""
+    with tr.open(tmp_path / "s", create=True, spark=spark) as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT COUNT(*) AS n FROM t")
+        db.table("t").put({"id": 1})
+        store = inside(db).store
+        here = store.ref
+        store.ref = replace(here, machine="another")
+        with pytest.raises(EpochFailed, match="embedded store of another machine") as error:
+            db.refresh()
+        assert isinstance(error.value.cause, StoreElsewhere)
+        store.ref = here
+        assert db.status().views[0]["failed"] is None
+        db.refresh()
+        assert db.view("v").scan().to_pylist() == [{"n": 1}]
