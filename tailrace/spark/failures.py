@@ -93,8 +93,8 @@ def epoch_failed(epoch: int, error: Exception, prefix: str = "", fed: frozenset[
 
     `prefix` comes before Spark's own reason. `fed` are the views (their states) for which Spark computes something.
     `suspects` are the views that may be to blame, as far as the error tells: if it is one of Spark's own expressions,
-    those; empty if nothing is known. Raises `Fenced` if another process has taken over, and `NotAStore` if the store has
-    disappeared: then neither the epoch nor its views are to blame.
+    those; empty if nothing is known. Raises `Fenced` if another process has taken over, and `NotAStore` if the store
+    has disappeared: then neither the epoch nor its views are to blame.
     """
     cause = error if isinstance(error, TailraceError) else receive_error(error)
     if isinstance(cause, Fenced | NotAStore):
