@@ -11,11 +11,12 @@ from tailrace_bench.report.style import line_label
 from tailrace_bench.report.targets import format_goal, format_got, targets_summary, verdict
 from tailrace_bench.results import Result
 
-# Sections of the page: compared with limits, with peers, the papers' experiments, scaling.
+# Sections of the page: compared with limits, with peers, the papers' experiments, on HBase, scaling.
 ORDER = (
     *("sums", "extremes", "selection", "projection", "join", "selections"),
     *("peers_sum", "peers_extremes", "peers_filter", "peers_join", "peers_size"),
     *("aggregation", "multiquery", "viewtables", "scans", "writes", "freshness", "skew"),
+    *("hbase_writes", "hbase_steps", "hbase_freshness", "hbase_reads"),
     *("delta", "size", "limits"),
 )
 
