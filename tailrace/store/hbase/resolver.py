@@ -24,7 +24,7 @@ from tailrace.codec.schema import TableDef
 from tailrace.errors import EpochsLocked, NotShipped
 from tailrace.store.base import LAYOUTS, ROW_COUNTS
 from tailrace.store.hbase.client import Client, Deletion
-from tailrace.store.hbase.images import Images
+from tailrace.store.hbase.images import Image, Images, WrittenImages, last_deletion
 from tailrace.store.hbase.mapping import MAPPINGS, MappedTable, TableMapping
 from tailrace.store.hbase.meta import Documents
 from tailrace.store.hbase.raw_log import (
@@ -38,6 +38,7 @@ from tailrace.store.hbase.raw_log import (
     read_chunks,
     read_marks,
 )
+from tailrace.store.hbase.recent_images import RecentImages
 from tailrace.store.hbase.resolved_log import ResolvedLog
 from tailrace.store.hbase.resolving import Answer, Doubt, Resolved, Touched, resolve
 from tailrace.store.hbase.row_locks import RowLocks
@@ -70,6 +71,7 @@ class Resolver:
         self._nodes, self._key_limit = nodes, key_limit
         self._wal, self._marks = client.table(f"{namespace}:wal", b"w"), client.table(f"{namespace}:marks", b"m")
         self._images = Images(client.table(f"{namespace}:rows", b"r"))
+        self._recent = RecentImages(self._images)
         self._log = ResolvedLog(client.table(f"{namespace}:log", b"l"))
         self._tracking = Tracking(client, namespace)
         self._is_clear = False  # whether the raw log was deleted up to the tail, since this process began
@@ -130,6 +132,7 @@ class Resolver:
         ended = structs.replace(tail, transaction=begun * ROUND)
         self._log.write_note(ended.transaction, time.time(), ended.ends)
         self._documents.change_documents({TAIL.name: ended}, expected=self._as_stored(tail))
+        self._recent.note((), tail.transaction, ended.transaction)
 
     def _without_dropped(self, barriers: set[Barrier]) -> set[Barrier]:
         tables = {mapping.table for mapping in self._documents.documents(MAPPINGS).values()}
@@ -214,10 +217,12 @@ class Resolver:
         expected = {**self._as_stored(tail), FORMING.name: left}
         self._documents.change_documents({FORMING.name: forming}, expected=expected)
         faults.point("tail.forming")
-        ends, changes, keys = list(tail.ends), dict[str, Any](), list[bytes]()
+        ends, changes, written = list(tail.ends), dict[str, Any](), WrittenImages([], b"", {})
+        images: list[tuple[bytes, Image]] = []
         for key, mapped in self._tables(found.cells):
             resolved, loaded = self._resolve_table(mapped, concat(found.cells[mapped.mapping.table]), tail)
-            keys += [image_key for image_key, _ in resolved.images]
+            images += resolved.images
+            written = _with_images(written, resolved, is_repeated=left is not None)
             self._log.append(mapped.table, number, ends, resolved.entries)
             faults.point("tail.logged")
             self._images.write(resolved.images, resolved.was_bad, number)
@@ -228,12 +233,13 @@ class Resolver:
                 changes[MAPPINGS.at(key)] = structs.replace(mapped.mapping, attached=False)
         faults.point("tail.written")
         marks, cleared = {**tail.marks, **found.marks}, {r: tail.marks.get(r, 0) for r in found.marks}
-        transaction = number if keys or left is not None else tail.transaction
+        transaction = number if written.keys or left is not None else tail.transaction
         if transaction > tail.transaction:
-            self._log.write_note(transaction, time.time(), ends, keys)
+            self._log.write_note(transaction, time.time(), ends, written if written.keys else None)
         new = Tail(tuple(ends), transaction, marks, tail.begun, cleared)
         changes |= {TAIL.name: new, FORMING.name: None}
         self._documents.change_documents(changes, expected={**self._as_stored(tail), FORMING.name: forming})
+        self._recent.note(images, tail.transaction, transaction)
         faults.point("tail.committed")
         self._clear(found.chunks)
 
@@ -250,7 +256,7 @@ class Resolver:
     def _resolve_table(self, mapped: MappedTable, cells: RawCells, tail: Tail) -> tuple[Resolved, bool]:
         """Resolves cells of one table. Also returns whether a bulk load put others, which are not in the log."""
         touched = Touched(mapped, cells, self._nodes, self._key_limit)
-        images = self._images.read(touched.keys, tail.transaction)
+        images = self._recent.read(touched.keys, tail.transaction)
         handle = self._client.table(mapped.mapping.table, None)
 
         def ask(doubts: Sequence[Doubt]) -> list[Answer]:
@@ -277,3 +283,13 @@ def _barriers(cells: RawCells) -> set[tuple[Barrier, int]]:
         if number.isdigit():
             found.add(((cells.table, cells.rows[i].as_py()), int(number)))
     return found
+
+
+def _with_images(written: WrittenImages, resolved: Resolved, *, is_repeated: bool) -> WrittenImages:
+    """Adds the images of one table. An earlier attempt (`is_repeated`) may have left images of any of these keys."""
+    begin = len(written.keys)
+    replaced = bytes(is_repeated or old for old in resolved.replaced)
+    gone = ((n, image.stamps) for n, (_, image) in enumerate(resolved.images, begin) if not (image.row or image.bad))
+    deleted = {n: last_deletion(stamps) for n, stamps in gone}
+    keys = [*written.keys, *(key for key, _ in resolved.images)]
+    return WrittenImages(keys, written.replaced + replaced, {**written.deleted, **deleted})
