@@ -83,18 +83,17 @@ class Resolver:
     def advance(self) -> None:
         """Resolves what was shipped. If another process does so, returns at once."""
         with suppress(EpochsLocked), self._locks.held(LOCK):
-            self._begin()
-            tail = self.tail
-            if (self._documents.document(WANTED) or 0) > tail.transaction or tail.transaction % ROUND > ROUND // 2:
-                self._round()
+            tail, wanted = self._begin()
+            if wanted > tail.transaction or tail.transaction % ROUND > ROUND // 2:
+                self._round(tail)
             else:
-                self._resolve()
+                self._resolve(tail)
 
     def catch_up(self) -> None:
         """Resolves everything that was written before this call."""
         with self._locks.held(LOCK, PATIENCE):
-            self._begin()
-            self._round()
+            tail, _ = self._begin()
+            self._round(tail)
 
     def exclusively(self, patience: float = PATIENCE) -> Any:
         """Keeps all processes from resolving, in a block."""
@@ -102,19 +101,19 @@ class Resolver:
 
     # rounds
 
-    def _round(self) -> None:
+    def _round(self, tail: Tail) -> None:
         """A round: everything that was written before it is resolved when it ends."""
-        tail = self.tail
         begun = tail.begun + 1
-        self._documents.change_documents(
-            {TAIL.name: structs.replace(tail, begun=begun)}, expected=self._as_stored(tail)
-        )
+        begun_tail = structs.replace(tail, begun=begun)
+        self._documents.change_documents({TAIL.name: begun_tail}, expected=self._as_stored(tail))
+        tail = begun_tail
         faults.point("tail.round")
         mappings = self._documents.documents(MAPPINGS).values()
         left = self._tracking.put_barriers(mappings, begun)
         deadline = time.monotonic() + BARRIER_PATIENCE
         while True:
-            left -= {barrier for barrier, number in self._resolve() if number == begun}
+            tail, barriers = self._resolve(tail)
+            left -= {barrier for barrier, number in barriers if number == begun}
             if not left:
                 break
             if time.monotonic() > deadline:
@@ -128,7 +127,6 @@ class Resolver:
                 )
             left = self._without_dropped(left)
             time.sleep(GLANCE)
-        tail = self.tail
         ended = structs.replace(tail, transaction=begun * ROUND)
         self._log.write_note(ended.transaction, time.time(), ended.ends)
         self._documents.change_documents({TAIL.name: ended}, expected=self._as_stored(tail))
@@ -145,22 +143,25 @@ class Resolver:
 
     # transactions
 
-    def _begin(self) -> None:
-        """Ends what another process has left: a transaction, chunks of the raw log, tables to attach."""
-        forming = self._documents.document(FORMING)
-        if forming is not None:
-            tail = self.tail
-            found = self._read({r: self._known(r, m) for r, m in forming.marks.items()}, tail)
+    def _begin(self) -> tuple[Tail, int]:
+        """Ends what another process has left: a transaction, chunks of the raw log, tables to attach.
+
+        Returns the tail, and the position that a reader waits for.
+        """
+        found = self._documents.together(FORMING, TAIL, WANTED, MAPPINGS)
+        tail: Tail = found[TAIL.name].get("", Tail((0,) * self._nodes))
+        if forming := found[FORMING.name].get(""):
+            cells = self._read({r: self._known(r, m) for r, m in forming.marks.items()}, tail)
             self._log.clear(tail.ends, forming.transaction)
-            self._form(found, tail, forming)
+            tail = self._form(cells, tail, forming)
         if not self._is_clear:
-            tail = self.tail
             for region, after in tail.cleared.items():
                 self._clear(list(read_chunks(self._wal, region, after, tail.marks[region])))
             self._is_clear = True
-        for key, mapping in self._documents.documents(MAPPINGS).items():
+        for key, mapping in found[MAPPINGS.name].items():
             if not mapping.attached:
                 self._attach(key, mapping)
+        return tail, found[WANTED.name].get("", 0)
 
     @staticmethod
     def _known(region: str, sequence: int) -> Mark:
@@ -174,16 +175,13 @@ class Resolver:
         attached = structs.replace(mapping, attached=True, horizon=horizon)
         self._documents.change_documents({MAPPINGS.at(key): attached}, expected={MAPPINGS.at(key): mapping})
 
-    def _resolve(self) -> set[tuple[Barrier, int]]:
-        """Makes transactions up to the marks as they are now. Returns the barriers that it came across."""
+    def _resolve(self, tail: Tail) -> tuple[Tail, set[tuple[Barrier, int]]]:
+        """Makes transactions up to the marks as they are now. Returns the new tail and the barriers that it met."""
         target, barriers = read_marks(self._marks), set[tuple[Barrier, int]]()
-        while True:
-            tail = self.tail
-            found = self._read(target, tail)
-            if not found.marks:
-                return barriers
-            self._form(found, tail, None)
+        while (found := self._read(target, tail)).marks:
+            tail = self._form(found, tail, None)
             barriers |= found.barriers
+        return tail, barriers
 
     def _read(self, target: Mapping[str, Mark], tail: Tail) -> _Range:
         """Reads the raw log from the tail towards the target: older regions first, whole chunks, a limited size.
@@ -210,8 +208,8 @@ class Resolver:
                 found.barriers.update(_barriers(cells))
         return found
 
-    def _form(self, found: _Range, tail: Tail, left: Forming | None) -> None:
-        """Makes one transaction. `left` is an earlier attempt that was not ended."""
+    def _form(self, found: _Range, tail: Tail, left: Forming | None) -> Tail:
+        """Makes one transaction. `left` is an earlier attempt that was not ended. Returns the new tail."""
         number = (tail.transaction if left is None else left.transaction) + 1
         forming = Forming(number, found.marks)
         expected = {**self._as_stored(tail), FORMING.name: left}
@@ -219,7 +217,7 @@ class Resolver:
         faults.point("tail.forming")
         ends, changes, written = list(tail.ends), dict[str, Any](), WrittenImages([], b"", {})
         images: list[tuple[bytes, Image]] = []
-        for key, mapped in self._tables(found.cells):
+        for key, mapped, count in self._tables(found.cells):
             resolved, loaded = self._resolve_table(mapped, concat(found.cells[mapped.mapping.table]), tail)
             images += resolved.images
             written = _with_images(written, resolved, is_repeated=left is not None)
@@ -227,7 +225,6 @@ class Resolver:
             faults.point("tail.logged")
             self._images.write(resolved.images, resolved.was_bad, number)
             if resolved.more_rows:
-                count = self._documents.document(ROW_COUNTS, key) or 0
                 changes[ROW_COUNTS.at(key)] = max(0, count + resolved.more_rows)
             if loaded:
                 changes[MAPPINGS.at(key)] = structs.replace(mapped.mapping, attached=False)
@@ -242,16 +239,20 @@ class Resolver:
         self._recent.note(images, tail.transaction, transaction)
         faults.point("tail.committed")
         self._clear(found.chunks)
+        return new
 
     def _clear(self, chunks: Sequence[Chunk]) -> None:
         self._wal.delete_many([Deletion(chunk.row, chunk.timestamp) for chunk in chunks])
 
-    def _tables(self, cells: Mapping[str, Any]) -> list[tuple[str, MappedTable]]:
-        """The tables that are mapped to those of HBase, by id."""
-        mappings = self._documents.documents(MAPPINGS)
-        wanted = {key: mapping for key, mapping in mappings.items() if mapping.table in cells}
-        layouts = self._documents.documents(LAYOUTS) if wanted else {}
-        return [(key, mapped_table(int(key), mapping, layouts.get(key))) for key, mapping in wanted.items()]
+    def _tables(self, cells: Mapping[str, Any]) -> list[tuple[str, MappedTable, int]]:
+        """The tables that are mapped to those of HBase, by id, and how many rows they have."""
+        found = self._documents.together(MAPPINGS, LAYOUTS, ROW_COUNTS)
+        layouts, counts = found[LAYOUTS.name], found[ROW_COUNTS.name]
+        return [
+            (key, mapped_table(int(key), mapping, layouts.get(key)), counts.get(key, 0))
+            for key, mapping in found[MAPPINGS.name].items()
+            if mapping.table in cells
+        ]
 
     def _resolve_table(self, mapped: MappedTable, cells: RawCells, tail: Tail) -> tuple[Resolved, bool]:
         """Resolves cells of one table. Also returns whether a bulk load put others, which are not in the log."""
