@@ -45,6 +45,13 @@ PEAK = _published_line(
     (ALL, 1.1e6, 1.1e6),
 )
 
+BASE_WRITES = Paper(
+    VMS,
+    "Figure 14",
+    "2M rows inserted while 5 to 50 view servers work; 32 region servers. Up to 25 view servers do not slow the "
+    "clients down; more slow them down by about 7%.",
+)
+
 PUBLISHED: dict[str, Published] = {
     "sums": Published(
         Paper(
@@ -191,12 +198,7 @@ PUBLISHED: dict[str, Published] = {
         (_published_line("HBase, server scan", "32 region servers", (1_000_000, 5.0, 5.0)),),
     ),
     "writes": Published(
-        Paper(
-            VMS,
-            "Figure 14",
-            "2M rows inserted while 5 to 50 view servers work; 32 region servers. Up to 25 view servers do not slow "
-            "the clients down; more slow them down by about 7%.",
-        ),
+        BASE_WRITES,
         also=(
             f"{DYNAMIC}, Fig. 11 (10 region servers, 1M rows inserted; 20, 30 and 40 view managers): maintenance "
             "makes the inserts take about 40% longer; ten more view managers add about 2%.",
@@ -216,14 +218,7 @@ PUBLISHED: dict[str, Published] = {
             _published_line("VMS, aggregation, nothing queued", "latency of one operation", (ALL, 2.5e-3, 3.5e-3)),
         ),
     ),
-    "hbase_writes": Published(
-        Paper(
-            VMS,
-            "Figure 14",
-            "2M rows inserted while 5 to 50 view servers work; 32 region servers. Up to 25 view servers do not slow "
-            "the clients down; more slow them down by about 7%.",
-        ),
-    ),
+    "hbase_writes": Published(BASE_WRITES),
     "hbase_steps": Published(
         Paper(
             VMS,
