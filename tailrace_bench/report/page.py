@@ -106,7 +106,7 @@ def _render_section(entry: PageEntry, machine: Mapping[str, Any]) -> str:
         parts.append(QUICK)
     parts += [
         f"![{result.title}](benchmarks/{result.name}.svg)",
-        _describe_run(entry, kernel),
+        _describe_run(entry, machine),
         tables.figures_table(result),
     ]
     if ratios := tables.ratios_table(result):
