@@ -23,10 +23,12 @@ from tailrace import faults
 from tailrace.codec.schema import TableDef
 from tailrace.errors import EpochsLocked, NotShipped
 from tailrace.store.base import LAYOUTS, ROW_COUNTS
+from tailrace.store.hbase.admin import Admin
 from tailrace.store.hbase.client import Client, Deletion
 from tailrace.store.hbase.images import Image, Images, WrittenImages, last_deletion
 from tailrace.store.hbase.mapping import MAPPINGS, MappedTable, TableMapping
 from tailrace.store.hbase.meta import Documents
+from tailrace.store.hbase.placement import Observer
 from tailrace.store.hbase.raw_log import (
     BARRIER,
     BULK_LOAD,
@@ -41,6 +43,7 @@ from tailrace.store.hbase.raw_log import (
 from tailrace.store.hbase.recent_images import RecentImages
 from tailrace.store.hbase.resolved_log import ResolvedLog
 from tailrace.store.hbase.resolving import Answer, Doubt, Resolved, Touched, resolve
+from tailrace.store.hbase.rounds import Round, Rounds
 from tailrace.store.hbase.row_locks import RowLocks
 from tailrace.store.hbase.tail import FORMING, ROUND, TAIL, WANTED, Forming, Tail
 from tailrace.store.hbase.tracking import Barrier, Tracking
@@ -50,6 +53,7 @@ LOCK = "tail"
 PATIENCE = 600.0  # seconds that a caller waits for another process that resolves
 BARRIER_PATIENCE = 120.0  # seconds until a region must have shipped a barrier
 GLANCE = 0.01  # seconds between two looks at the marks
+LAST = ROUND - 1024  # transactions of a round that is open, at most: numbers of the next one are for later writes
 LARGEST = 32 << 20  # bytes of the raw log that one transaction covers, about
 
 
@@ -74,6 +78,8 @@ class Resolver:
         self._recent = RecentImages(self._images)
         self._log = ResolvedLog(client.table(f"{namespace}:log", b"l"))
         self._tracking = Tracking(client, namespace)
+        url = f"{client.url}/{namespace}"
+        self._rounds, self._observer = Rounds(documents, url), Observer(Admin(client), documents, url)
         self._is_clear = False  # whether the raw log was deleted up to the tail, since this process began
 
     @property
@@ -81,19 +87,25 @@ class Resolver:
         return self._documents.document(TAIL) or Tail((0,) * self._nodes)
 
     def advance(self) -> None:
-        """Resolves what was shipped. If another process does so, returns at once."""
+        """Resolves what was shipped, without waiting for the rest. If another process does so, returns at once."""
         with suppress(EpochsLocked), self._locks.held(LOCK):
-            tail, wanted = self._begin()
-            if wanted > tail.transaction or tail.transaction % ROUND > ROUND // 2:
-                self._round(tail)
-            else:
-                self._resolve(tail)
+            tail, wanted, tables = self._begin()
+            if self._rounds.is_due(tail, wanted):
+                tail, _ = self._begin_round(tail)
+            self._follow_round(tail)
+            self._observer.observe_if_due(tables)
 
     def catch_up(self) -> None:
         """Resolves everything that was written before this call."""
         with self._locks.held(LOCK, PATIENCE):
-            tail, _ = self._begin()
-            self._round(tail)
+            tail, waiting = self._begin_round(self._begin()[0])
+            has_ended = False
+            while not has_ended:
+                tail, has_ended = self._follow_round(tail)
+                if not has_ended:
+                    if waiting.seconds > BARRIER_PATIENCE:
+                        raise self._not_shipped(waiting)
+                    time.sleep(GLANCE)
 
     def exclusively(self, patience: float = PATIENCE) -> Any:
         """Keeps all processes from resolving, in a block."""
@@ -101,40 +113,49 @@ class Resolver:
 
     # rounds
 
-    def _round(self, tail: Tail) -> None:
-        """A round: everything that was written before it is resolved when it ends."""
-        begun = tail.begun + 1
-        begun_tail = structs.replace(tail, begun=begun)
-        self._documents.change_documents({TAIL.name: begun_tail}, expected=self._as_stored(tail))
-        tail = begun_tail
+    def _begin_round(self, tail: Tail) -> tuple[Tail, Round]:
+        """Begins a round: everything that was written before it is resolved when it ends. Returns the new tail."""
+        begun = structs.replace(tail, begun=tail.begun + 1)
+        self._documents.change_documents({TAIL.name: begun}, expected=self._as_stored(tail))
         faults.point("tail.round")
-        mappings = self._documents.documents(MAPPINGS).values()
-        left = self._tracking.put_barriers(mappings, begun)
-        deadline = time.monotonic() + BARRIER_PATIENCE
-        while True:
-            tail, barriers = self._resolve(tail)
-            left -= {barrier for barrier, number in barriers if number == begun}
-            if not left:
-                break
-            if time.monotonic() > deadline:
-                table, row = next(iter(left))
-                raise NotShipped(
-                    url=f"{self._client.url}/{self._namespace}",
-                    namespace=self._namespace,
-                    table=table,
-                    row=row,
-                    seconds=BARRIER_PATIENCE,
-                )
-            left = self._without_dropped(left)
-            time.sleep(GLANCE)
-        ended = structs.replace(tail, transaction=begun * ROUND)
-        self._log.write_note(ended.transaction, time.time(), ended.ends)
-        self._documents.change_documents({TAIL.name: ended}, expected=self._as_stored(tail))
-        self._recent.note((), tail.transaction, ended.transaction)
+        left = self._tracking.put_barriers(self._documents.documents(MAPPINGS).values(), begun.begun)
+        self._rounds.open = waiting = Round(begun.begun, left, tail.transaction)
+        return begun, waiting
 
-    def _without_dropped(self, barriers: set[Barrier]) -> set[Barrier]:
-        tables = {mapping.table for mapping in self._documents.documents(MAPPINGS).values()}
-        return {(table, row) for table, row in barriers if table in tables}
+    def _follow_round(self, tail: Tail) -> tuple[Tail, bool]:
+        """Resolves what was shipped. Returns the new tail, and whether no round is open: the last one has ended."""
+        tail, barriers = self._resolve(tail)
+        waiting = self._rounds.open
+        if waiting is None:
+            return tail, True
+        came, tables = {barrier for barrier, number in barriers if number == waiting.number}, self._mapped_tables()
+        waiting.left = {b: region for b, region in waiting.left.items() if b not in came and b[0] in tables}
+        if waiting.left:
+            self._rounds.report_if_stalled()
+            if tail.transaction % ROUND > LAST:
+                raise self._not_shipped(waiting)
+            return tail, False
+        if self._rounds.end(tail):
+            ended = structs.replace(tail, transaction=waiting.number * ROUND)
+            self._log.write_note(ended.transaction, time.time(), ended.ends)
+            self._documents.change_documents({TAIL.name: ended}, expected=self._as_stored(tail))
+            self._recent.note((), tail.transaction, ended.transaction)
+            tail = ended
+        return tail, True
+
+    def _not_shipped(self, waiting: Round) -> NotShipped:
+        (table, _), region = next(iter(waiting.left.items()))
+        return NotShipped(
+            url=f"{self._client.url}/{self._namespace}",
+            namespace=self._namespace,
+            table=table,
+            region=region.name,
+            seconds=waiting.seconds,
+        )
+
+    def _mapped_tables(self) -> set[str]:
+        """The tables of HBase that are tailed."""
+        return {mapping.table for mapping in self._documents.documents(MAPPINGS).values()}
 
     @staticmethod
     def _as_stored(tail: Tail) -> dict[str, Tail | None]:
@@ -143,10 +164,10 @@ class Resolver:
 
     # transactions
 
-    def _begin(self) -> tuple[Tail, int]:
+    def _begin(self) -> tuple[Tail, int, set[str]]:
         """Ends what another process has left: a transaction, chunks of the raw log, tables to attach.
 
-        Returns the tail, and the position that a reader waits for.
+        Returns the tail, the position that a reader waits for, and the tables of HBase that are tailed.
         """
         found = self._documents.together(FORMING, TAIL, WANTED, MAPPINGS)
         tail: Tail = found[TAIL.name].get("", Tail((0,) * self._nodes))
@@ -161,7 +182,8 @@ class Resolver:
         for key, mapping in found[MAPPINGS.name].items():
             if not mapping.attached:
                 self._attach(key, mapping)
-        return tail, found[WANTED.name].get("", 0)
+        tables = {mapping.table for mapping in found[MAPPINGS.name].values()}
+        return tail, found[WANTED.name].get("", 0), tables
 
     @staticmethod
     def _known(region: str, sequence: int) -> Mark:
