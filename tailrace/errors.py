@@ -28,6 +28,7 @@
     │   ├── OlderFormat           the store was written by an older Tailrace, in an incompatible format
     │   ├── StoreFull             the memory map or the disk is full
     │   ├── ReadOnly              the directory or the disk is not writable
+    │   ├── StoreElsewhere        a task on another machine needs an embedded store
     │   ├── StoreUnavailable      HBase did not answer in time
     │   ├── NotShipped            HBase does not ship its log to the store
     │   ├── RequestRefused        HBase refused a request
@@ -100,6 +101,7 @@ __all__ = [
     "RowFailed",
     "SnapshotGone",
     "SqlError",
+    "StoreElsewhere",
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
@@ -284,15 +286,22 @@ class ReadOnly(StoreError):
     )
 
 
+class StoreElsewhere(StoreError):
+    template = (
+        "{path} is an embedded store of another machine; a task on {host} cannot open it. Run Spark on the machine of"
+        " the store only (--master 'local[*]'), or keep the tables in HBase (docs/hbase.md)"
+    )
+
+
 class StoreUnavailable(StoreError):
     template = "{url} does not answer: {reason}. Check that HBase and its Thrift2 server run there, then try again"
 
 
 class NotShipped(StoreError):
     template = (
-        "HBase does not ship its log to {url}: nothing came from table {table} (row {row}) in {seconds:.0f} s."
-        " Check the replication peer with `hbase io.tailrace.hbase.Admin check {namespace}` (docs/hbase.md), then try"
-        " again; nothing is lost"
+        "HBase does not ship its log to {url}: nothing came from region {region} of table {table} in {seconds:.0f} s."
+        " Check the replication peer with `hbase io.tailrace.hbase.Admin check {namespace}` (Elasticity in"
+        " docs/hbase.md), then try again; nothing is lost"
     )
 
 

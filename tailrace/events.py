@@ -10,13 +10,17 @@ each event). Without a handler, and below the level of the logger, an event cost
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from tailrace.words import count, shorten
 
 if TYPE_CHECKING:
     from tailrace.epochs.model import Epoch
+    from tailrace.store.administration import AdministrativeEvent, Stalled
     from tailrace.store.base import Store
 
 LOGGER = logging.getLogger("tailrace")
@@ -47,7 +51,7 @@ def spark_started(version: str, master: str, memory: str, seconds: float) -> Non
 
 
 def epoch_committed(store: Store, epoch: Epoch) -> None:
-    """An epoch is committed. Views that failed in it have events of their own."""
+    """An epoch is committed. Views that failed in it also have events of their own, when it is known why."""
     if not _is_wanted():
         return
     lag = store.newest_cut().operations - epoch.cut.operations
@@ -63,12 +67,11 @@ def epoch_committed(store: Store, epoch: Epoch) -> None:
         view_rows=epoch.view_rows,
         views=epoch.views,
         recomputed=recomputed,
+        failed=sorted(epoch.failed),
         recovered=list(epoch.recovered),
         position=epoch.cut.position.number,
         lag_operations=lag,
     )
-    for name, failure in epoch.failed.items():
-        view_failed(store.path, name, failure.message)
 
 
 def describe_epoch(epoch: Epoch) -> str:
@@ -77,6 +80,7 @@ def describe_epoch(epoch: Epoch) -> str:
         f"epoch {epoch.number}: {count(epoch.operations, 'operation')} in {epoch.seconds:.2f} s"
         f" ({epoch.rate:,.0f}/s), {count(epoch.view_rows, 'view row')}"
         + (f", recomputed {', '.join(recomputed)}" if recomputed else "")
+        + (f", {', '.join(sorted(epoch.failed))} failed" if epoch.failed else "")
         + (f", {', '.join(epoch.recovered)} recovered" if epoch.recovered else "")
     )
 
@@ -97,6 +101,20 @@ def view_published(store: str, view: str) -> None:
 def view_failed(store: str, view: str, reason: str) -> None:
     """A view cannot be maintained, or its build was given up."""
     _emit("view_failed", f"view {view} failed: {reason}", store, logging.ERROR, view=view, reason=reason)
+
+
+def administrative(store: str, event: AdministrativeEvent) -> None:
+    """Regions of the store's tables were opened, moved, split or merged, or their servers are others."""
+    if _is_wanted():
+        fields = {name: value for name, value in to_builtins(event).items() if name != "at"}
+        _emit("administrative", str(event), store, **fields)
+
+
+def stalled(store: str, region: Stalled) -> None:
+    """The log of a region has not moved for long."""
+    waiting = f"has not shipped its log for {time.time() - region.since:.0f} s"
+    message = f"region {region.region} of {region.table} on {region.server} {waiting}"
+    _emit("stalled", message, store, logging.WARNING, **to_builtins(region))
 
 
 def failed(store: str | None, error: Exception) -> None:

@@ -21,15 +21,20 @@ from tailrace.store.requested import Requested
 if TYPE_CHECKING:
     from tailrace.store.base import Store
 
-SCHEMES = {"lmdb": "tailrace.store.lmdb", "hbase": "tailrace.store.hbase"}
+EMBEDDED = "lmdb"
+SCHEMES = {EMBEDDED: "tailrace.store.lmdb", "hbase": "tailrace.store.hbase"}
 """By URL scheme, the package of the store. It has two modules: `attached` for tasks, and `opening` for databases."""
 
 
 @dataclass(frozen=True)
 class StoreRef:
-    """The URL of a store. It can be pickled; every task carries one."""
+    """The URL of a store. It can be pickled; every task carries one.
+
+    `machine` is the only machine that can open it (`store/processes.py`), if the store is bound to one.
+    """
 
     url: str
+    machine: str | None = None
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> StoreRef:
@@ -42,9 +47,18 @@ class StoreRef:
         return cls(text) if colon and scheme in SCHEMES else cls(f"lmdb:{Path(text).resolve()}")
 
     @property
+    def scheme(self) -> str:
+        return self.url.partition(":")[0]
+
+    @property
     def location(self) -> str:
         """The URL without its scheme: the directory of an embedded store."""
         return self.url.partition(":")[2]
+
+    @property
+    def directory(self) -> Path | None:
+        """The directory of an embedded store; None for a store elsewhere."""
+        return Path(self.location) if self.url.startswith("lmdb:") else None
 
     def attach(self) -> Store:
         """The store, opened once per process. It stays open for later tasks: the caller must not close it."""
@@ -65,4 +79,4 @@ class StoreRef:
         return bool(self._module("opening").exists(self))
 
     def _module(self, name: str) -> ModuleType:
-        return importlib.import_module(f"{SCHEMES[self.url.partition(':')[0]]}.{name}")
+        return importlib.import_module(f"{SCHEMES[self.scheme]}.{name}")
