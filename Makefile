@@ -31,7 +31,7 @@ test: setup ## all tests except the long ones and those on HBase
 	$(RUN) -m pytest -m "not soak and not hbase" -n 3 --dist worksteal
 
 test-hbase: setup ## the tests on a local HBase cluster (needs Maven; downloads HBase the first time)
-	$(RUN) -m pytest -m hbase tests/hbase tests/store
+	$(RUN) -m pytest -m "hbase and not soak" tests/hbase tests/store
 
 check: lint types test ## everything that CI runs: lint, types, tests (those on HBase have a target of their own)
 
@@ -52,7 +52,7 @@ bench-peers: ## install the peers of bench in .venv-peers/<name> (PEERS="duckdb 
 fuzz: setup ## 1000 random queries, compared with Spark after every epoch (FUZZ="--seed 7" for others)
 	$(RUN) -m tailrace_fuzz --queries 1000 $(FUZZ)
 
-soak: setup ## the long tests, up to two hours: 200 random faults, ten minutes of the bank test
+soak: setup ## the long tests, up to two hours: 200 random faults, ten minutes of each bank test (one needs Maven, for HBase)
 	$(RUN) -m pytest -m soak -n 3 --dist worksteal
 
 hbase: setup ## start a local HBase cluster in .hbase (needs Maven; downloads HBase the first time)

@@ -6,6 +6,7 @@
     │   ├── UnknownName           no such table, view or column
     │   ├── NameTaken             a table or view of that name exists
     │   ├── BeingBuilt            a view of that name is being built
+    │   ├── NeverTrue             a column is compared with a text that is no value of its type
     │   ├── Unsupported           valid SQL that Tailrace cannot maintain (yet)
     │   └── InUse                 a drop of a table, view or column that views read
     ├── DataError                 a value, row, key or file is wrong
@@ -84,6 +85,7 @@ __all__ = [
     "Fenced",
     "InUse",
     "NameTaken",
+    "NeverTrue",
     "NewerFormat",
     "NoJava",
     "NoSuchRow",
@@ -181,8 +183,16 @@ class Unsupported(SqlError):
     template = "{construct} is not supported: {reason}"
 
 
+class NeverTrue(SqlError):
+    pass
+
+
 class InUse(SqlError):
-    template = "cannot drop {name!r}: it is read by {users}. Drop those views first, or add CASCADE"
+    template = "cannot drop {name!r}: it is read by {users}. {advice}"
+
+    def __init__(self, **data: Any) -> None:
+        data.setdefault("advice", "Drop those views first, or add CASCADE to drop them, too")
+        super().__init__(**data)
 
 
 class DataError(TailraceError):
@@ -289,9 +299,9 @@ class StoreUnavailable(StoreError):
 
 class NotShipped(StoreError):
     template = (
-        "HBase does not ship its log to {url}: nothing came from table {table} (row {row}) in {seconds:.0f} s."
-        " Check the replication peer with `hbase io.tailrace.hbase.Admin check {namespace}` (docs/hbase.md), then try"
-        " again; nothing is lost"
+        "HBase does not ship its log to {url}: nothing came from region {region} of table {table} in {seconds:.0f} s."
+        " Check the replication peer with `hbase io.tailrace.hbase.Admin check {namespace}` (Elasticity in"
+        " docs/hbase.md), then try again; nothing is lost"
     )
 
 

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tailrace.errors import EnvironmentFault, EpochFailed, Fenced, SqlError, StoreElsewhere, StoreFull
+from tailrace.errors import EnvironmentFault, EpochFailed, Fenced, NotAStore, SqlError, StoreElsewhere, StoreFull
 from tailrace.sent_errors import receive_error
 from tailrace.spark.session import is_running
 
@@ -82,11 +82,11 @@ CANCELLED = "SPARK_JOB_CANCELLED"
 def epoch_failed(epoch: int, error: Exception, prefix: str = "") -> EpochFailed:
     """The error of an epoch whose job failed. `cause` is the TailraceError that a task raised, if any.
 
-    `prefix` comes before Spark's own reason. Raises `Fenced` if another process has taken
-    over: then neither the epoch nor its views are to blame.
+    `prefix` comes before Spark's own reason. Raises `Fenced` if another process has taken over, and `NotAStore` if the
+    store has disappeared: then neither the epoch nor its views are to blame.
     """
     cause, cancelled = receive_error(error), condition_of(error) == CANCELLED
-    if isinstance(cause, Fenced):
+    if isinstance(cause, Fenced | NotAStore):
         raise cause from error
     lost = cause is None and bool(_LOST.search(str(error)))
     return EpochFailed(epoch=epoch, reason=prefix + reason(error), cause=cause, cancelled=cancelled, lost=lost)

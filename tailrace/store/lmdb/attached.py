@@ -8,6 +8,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from tailrace.errors import StoreElsewhere
+from tailrace.store.lmdb.environment import gone
 from tailrace.store.lmdb.store import LmdbStore
 from tailrace.store.processes import this_machine
 from tailrace.store.store_ref import StoreRef
@@ -19,14 +20,17 @@ _attached: OrderedDict[_Identity, LmdbStore] = OrderedDict()  # least recently u
 
 
 def attach(ref: StoreRef) -> LmdbStore:
-    """The store at a reference. Raises `StoreElsewhere` on another machine.
+    """The store at a reference. Raises `StoreElsewhere` on another machine, `NotAStore` if the store has disappeared.
 
-    Unsafe there, even if the directory is on a shared disk: LMDB's locks are in the memory of one machine.
+    Unsafe on another machine, even if the directory is on a shared disk: LMDB's locks are in the memory of one machine.
     """
     path = ref.location
     if ref.machine not in (None, this_machine()):
         raise StoreElsewhere(path=path, host=socket.gethostname())
-    stat = os.stat(Path(path) / "store.json")  # tells it from an earlier store at the same path
+    try:
+        stat = os.stat(Path(path) / "store.json")  # tells it from an earlier store at the same path
+    except FileNotFoundError:
+        raise gone(path) from None
     identity = (os.getpid(), path, stat.st_ino, stat.st_mtime_ns)
     if identity not in _attached:
         for replaced in [i for i in _attached if i[:2] == identity[:2]]:
