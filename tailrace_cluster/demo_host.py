@@ -29,7 +29,7 @@ Everything runs on this machine, in processes of its own, and a server is killed
 def run(hbase: LocalCluster, spark: LocalSpark, options: argparse.Namespace) -> int:
     """Runs the demo. Returns its exit code."""
     artifacts.java()  # first, so that a missing Java is said before anything is started
-    signal.signal(signal.SIGTERM, _interrupt)
+    _on_signals(_interrupt)
     show = Show(terminal.console())
     show.say(INTRODUCTION)
     with _started(show, hbase, spark), _store(hbase):
@@ -43,7 +43,13 @@ def run(hbase: LocalCluster, spark: LocalSpark, options: argparse.Namespace) -> 
                 raise
 
 
+def _on_signals(handler: Any) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
+
+
 def _interrupt(*_: Any) -> None:
+    _on_signals(signal.SIG_IGN)  # once is enough: what follows ends the clusters
     raise KeyboardInterrupt
 
 
