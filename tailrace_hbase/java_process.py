@@ -62,8 +62,6 @@ class JavaProcess:
             )
         self._pid_file.write_text(str(process.pid))
         _children.append(process)
-        while process.poll() is None and self.pid() is None:
-            time.sleep(0.01)  # a process that is just being executed has no command line yet, by which `pid` knows it
 
     def kill(self, sent: signal.Signals = signal.SIGKILL, seconds: float = 30) -> None:
         """Sends a signal and waits for the end. A process that ignores SIGTERM is killed after `seconds`."""
