@@ -19,6 +19,7 @@ from tailrace.codec.keys import Direction, KeyCodec, prefix_range
 from tailrace.codec.murmur import hash_bucket
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.weighted import split
+from tailrace.database.failed_views import require_built
 from tailrace.database.waiting import PATIENCE, AtLeast, ReadEpoch
 from tailrace.errors import BadKey, Corrupt, SnapshotGone, StoreError
 from tailrace.store.base import ShardSnapshot, Store
@@ -277,6 +278,8 @@ class View:
             try:
                 with ExitStack() as stack:
                     opened = [(i, stack.enter_context(self._store.shard(i).at(epoch))) for i in shards]
+                    if all(snapshot.applied(self._def.state) is None for _, snapshot in opened):
+                        require_built(self._store, [self._def.name])
                     parts = [read(i, snapshot) for i, snapshot in opened]
             except SnapshotGone as error:
                 self._require_current()

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
+from tailrace import faults
 from tailrace.codec.arrays import LARGE_BINARY, Vector
 from tailrace.codec.key_reading import decode_keys
 from tailrace.codec.layouts import Layout
@@ -178,9 +179,11 @@ class HbaseStore(Store):
             layout = self._layout(change.table)
             if (0 if layout is None else layout.version) != change.table.version:
                 raise TableAltered(table=change.table.name)
+        faults.point("write.commit")
         for change in changes:
             if change.rows.num_rows:
                 written += self._user_table(change.table).write(change)
+        faults.point("write.committed")
         tail = self._tail()
         return Written((tail.begun + 1) * ROUND if written else tail.transaction, written)
 
@@ -382,10 +385,15 @@ class HbaseStore(Store):
         self._forget(self._images.trim(self._log.images_upto(cut.transaction)))
         for node, end in enumerate(cut.offsets):
             self._log.trim(node, end)
+        faults.point("log.trim")
         self._log.trim_notes(cut.transaction)
 
     def trim_soon(self, cut: Cut) -> None:
         self._trimmer.request(cut)
+
+    def finish_trimming(self) -> None:
+        """Waits until everything is trimmed that `trim_soon` was asked for."""
+        self._trimmer.finish()
 
     def _forget(self, gone: Sequence[Gone]) -> None:
         """Deletes the images of deleted rows, and raises the horizons of their tables above the deletions.
