@@ -91,7 +91,7 @@ class Resolver:
             if self._rounds.is_due(self.tail):
                 self._begin_round()
             self._follow_round()
-            self._observer.observe_if_due(self._mapped_tables())
+            self._observer.observe_if_due(self._mapped_tables)
 
     def catch_up(self) -> None:
         """Resolves everything that was written before this call."""
