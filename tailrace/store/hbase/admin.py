@@ -11,7 +11,6 @@ from tailrace.store.hbase.client import Client
 from tailrace.store.hbase.connections import idl
 
 ALL_VERSIONS = FOREVER = 2**31 - 1
-_REPLACED = (b"SPLIT", b"MERGED")  # states of regions whose rows are in other regions now
 UNSPLIT = {b"SPLIT_POLICY": b"org.apache.hadoop.hbase.regionserver.DisabledRegionSplitPolicy"}
 """The attribute of a table whose regions are never split."""
 
@@ -121,18 +120,19 @@ class Admin:
 
         (The call `getAllRegionLocations` fails while a region has no server, as in the middle of a split.)
 
-        Rows of `hbase:meta` are `table,first row,id.encoded name.`. A region that was split still has one. Bounds of
-        such a scan need the second comma, by which HBase orders.
+        Rows of `hbase:meta` are `table,first row,id.encoded name.`. A region that was split still has one,
+        which names its daughters. Bounds of such a scan need the second comma, by which HBase orders.
         """
         prefix, found = f"{name},".encode(), list[tuple[bytes, int, str, str, bool]]()
         for page in self._meta.scan(prefix + b",", prefix[:-1] + b"-,"):
             for row, cells in page:
                 values = {column: value for column, (value, _) in cells.items()}
-                state = values.get(b"state", b"")
-                if state not in _REPLACED:
+                if b"splitA" not in values:
                     start, _, rest = row.removeprefix(prefix).rpartition(b",")
                     number, _, encoded = rest.rstrip(b".").partition(b".")
-                    found.append((start, int(number), encoded.decode(), _server(values), state == b"OPEN"))
+                    found.append(
+                        (start, int(number), encoded.decode(), _server(values), values.get(b"state") == b"OPEN")
+                    )
         found.sort()
         ends = [start for start, *_ in found[1:]] + [b""]
         return [
