@@ -10,7 +10,7 @@ export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-hbase check lint types bench bench-peers fuzz soak hbase hbase-stop endpoint clean
+.PHONY: help setup demo demo-hbase test test-hbase check lint types bench bench-peers fuzz soak hbase hbase-stop endpoint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -23,6 +23,9 @@ setup: .venv/.ready ## create .venv and install Tailrace and its tools (PYTHON=.
 
 demo: setup ## two minutes: TPC-H tables, eight views, a stream of changes, all views verified
 	@$(RUN) -m tailrace demo
+
+demo-hbase: setup ## a few minutes: the same on a local HBase and a Spark cluster; a server is killed (needs Maven)
+	@$(RUN) -m tailrace_cluster demo
 
 test: setup ## all tests except the long ones and those on HBase
 	$(RUN) -m pytest -m "not soak and not hbase" -n 3 --dist worksteal

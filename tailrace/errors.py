@@ -6,6 +6,7 @@
     │   ├── UnknownName           no such table, view or column
     │   ├── NameTaken             a table or view of that name exists
     │   ├── BeingBuilt            a view of that name is being built
+    │   ├── NeverTrue             a column is compared with a text that is no value of its type
     │   ├── Unsupported           valid SQL that Tailrace cannot maintain (yet)
     │   └── InUse                 a drop of a table, view or column that views read
     ├── DataError                 a value, row, key or file is wrong
@@ -27,6 +28,7 @@
     │   ├── OlderFormat           the store was written by an older Tailrace, in an incompatible format
     │   ├── StoreFull             the memory map or the disk is full
     │   ├── ReadOnly              the directory or the disk is not writable
+    │   ├── StoreElsewhere        a task on another machine needs an embedded store
     │   ├── StoreUnavailable      HBase did not answer in time
     │   ├── NotShipped            HBase does not ship its log to the store
     │   ├── RequestRefused        HBase refused a request
@@ -83,6 +85,7 @@ __all__ = [
     "Fenced",
     "InUse",
     "NameTaken",
+    "NeverTrue",
     "NewerFormat",
     "NoJava",
     "NoSuchRow",
@@ -98,6 +101,7 @@ __all__ = [
     "RowFailed",
     "SnapshotGone",
     "SqlError",
+    "StoreElsewhere",
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
@@ -179,8 +183,16 @@ class Unsupported(SqlError):
     template = "{construct} is not supported: {reason}"
 
 
+class NeverTrue(SqlError):
+    pass
+
+
 class InUse(SqlError):
-    template = "cannot drop {name!r}: it is read by {users}. Drop those views first, or add CASCADE"
+    template = "cannot drop {name!r}: it is read by {users}. {advice}"
+
+    def __init__(self, **data: Any) -> None:
+        data.setdefault("advice", "Drop those views first, or add CASCADE to drop them, too")
+        super().__init__(**data)
 
 
 class DataError(TailraceError):
@@ -271,6 +283,13 @@ class ReadOnly(StoreError):
     template = (
         "{path} is not writable ({reason}). Readers also need write access, because they register the epoch they read."
         " Give this user write access"
+    )
+
+
+class StoreElsewhere(StoreError):
+    template = (
+        "{path} is an embedded store of another machine; a task on {host} cannot open it. Run Spark on the machine of"
+        " the store only (--master 'local[*]'), or keep the tables in HBase (docs/hbase.md)"
     )
 
 

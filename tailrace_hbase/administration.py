@@ -8,8 +8,8 @@ import subprocess
 from typing import Any
 
 from tailrace_hbase.artifacts import java
+from tailrace_hbase.java_process import OPENED
 from tailrace_hbase.problems import ClusterProblem
-from tailrace_hbase.servers import OPENED
 
 
 def run_admin(classpath: list[str], arguments: tuple[str, ...], seconds: float = 180) -> Any:

@@ -17,7 +17,7 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 def doctor(
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Directory of a store to check, too.", show_default=False)
+        Path | None, typer.Argument(metavar="DIR", help="Directory of a store to check, too.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -86,7 +86,8 @@ def _print_tables(status: Status) -> None:
         for t in status.tables
     ]
     if rows:
-        terminal.print_table(["table", "key", "rows", "size"], rows, [False, False, True, True])
+        names, right = ["table", "key", "rows", "size"], [False, False, True, True]
+        terminal.print_fitting_table(names, rows, right, lists={"key"}, optional=["size", "key"])
 
 
 def _print_views(status: Status) -> None:
@@ -103,7 +104,9 @@ def _print_views(status: Status) -> None:
         rows.append((view["name"], key, ", ".join(view["uses"]), number, about, epoch, f"{behind:,}", state))
     if rows:
         names = ["view", "key", "reads", "rows", "size", "epoch", "behind", "state"]
-        terminal.print_table(names, rows, [False, False, False, True, True, True, True, False])
+        right = [False, False, False, True, True, True, True, False]
+        optional = ["epoch", "behind", "reads", "key", "size"]  # the lines above and below have the first two
+        terminal.print_fitting_table(names, rows, right, lists={"key", "reads"}, optional=optional)
 
 
 def _describe_ttl(name: str, ttl: dict[str, Any]) -> str:
