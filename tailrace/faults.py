@@ -41,7 +41,7 @@ processes run, and a process that is restarted after a kill does not meet the sa
 | backup.packed    | a backup is complete, but still has its temporary name                            |
 | restore.copied   | a restore has copied one more file of a backup                                    |
 | restore.done     | a restored store is complete, but still has its temporary name                    |
-| write.commit     | in a writer: rows and log entries are written but not committed                   |
+| write.commit     | in a writer: rows are written but not committed; on HBase: they are not written   |
 | write.committed  | in a writer: rows and log entries are committed, the caller does not know yet     |
 """
 

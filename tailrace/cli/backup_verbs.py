@@ -61,7 +61,7 @@ def restore(
         Path, typer.Argument(metavar="SOURCE", help="Directory of a backup or a dump.", show_default=False)
     ],
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Directory of the new store; it must not exist.", show_default=False)
+        str, typer.Argument(metavar="DIR", help="Directory of the new store; it must not exist.", show_default=False)
     ],
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Do not recompute the views; check files and structure only.")

@@ -25,7 +25,7 @@ from tailrace.database.drafts import draft
 from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.database.undump import load_dump
 from tailrace.epochs.model import LARGEST
-from tailrace.errors import BadBackup
+from tailrace.errors import BadBackup, NotCapable
 from tailrace.spark.spark_options import SparkOptions
 from tailrace.store.base import Store
 from tailrace.store.commits import read_committed
@@ -85,9 +85,12 @@ def restore(
     spark            as in `tailrace.open`
     progress         called with each step
 
-    Raises `BadBackup`, which names the file, if the backup or dump is damaged. Nothing is created then.
+    Raises `BadBackup`, which names the file, if the backup or dump is damaged, and `NotCapable` if `path` is the URL of
+    a store that is no directory. Nothing is created then.
     """
-    source, target = Path(directory), Path(StoreRef.of(path).location)
+    source, ref = Path(directory), StoreRef.of(path)
+    if (target := ref.directory) is None:
+        raise NotCapable(store=ref.url, capability="restores of backups and dumps")
     on_step, requested = progress or ignore_step, Requested(nodes, shards, durable, map_size)
     manifest = read_manifest(source)
     max_lag = _max_lag_of_dump(source, manifest) if manifest.kind == "dump" else None

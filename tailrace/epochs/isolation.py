@@ -8,9 +8,9 @@ the views for which Spark computes something. A view is left out only after it h
 views that need the same operator. A wrong suspicion therefore costs time, and nothing else. Work is idempotent: a
 view that was run before, in a group that failed, is simply run again. Nothing of this runs while no job fails.
 
-A failure that no view is to blame for stops the epoch instead: the disk is full, the job was cancelled, or Spark
-cannot run even an empty job. So do lost executors, after several attempts: a view whose tasks end executors is found by
-the processes that run the epoch again (`Epochs._take_over`).
+A failure that no view is to blame for stops the epoch instead: the disk is full, the store does not answer, the job was
+cancelled, or Spark cannot run even an empty job. So do lost executors, after several attempts: a view whose tasks end
+executors is found by the processes that run the epoch again (`Epochs._take_over`).
 """
 
 from __future__ import annotations

@@ -368,4 +368,4 @@ class Epochs:
         """Deletes the log up to the committed cut or, if it is earlier, the oldest pinned cut."""
         done, pinned = read_committed(self._store), find_oldest_pin(self._store)
         cut = done.cut if pinned is None or done.cut.is_before(pinned.cut) else pinned.cut
-        self._store.trim(cut)
+        self._store.trim_soon(cut)

@@ -25,6 +25,7 @@ from tailrace.errors import (
     SqlError,
     StoreElsewhere,
     StoreFull,
+    StoreUnavailable,
     TailraceError,
 )
 from tailrace.sent_errors import receive_error
@@ -130,10 +131,12 @@ def condition_of(error: Exception) -> str | None:
 
 
 def is_outside(error: EpochFailed) -> bool:
-    """Whether the cause lies outside the view: a cancelled job, a full disk, lost executors, or remote ones."""
+    """Whether the cause lies outside the view: a cancelled job, a full disk, a store that does not answer, executors
+    that are lost or remote.
+    """
     if isinstance(error.cause, StoreFull):
         return bool(error.cause.full == "disk")
-    return bool(error.cancelled) or is_lost(error) or isinstance(error.cause, StoreElsewhere)
+    return bool(error.cancelled) or is_lost(error) or isinstance(error.cause, StoreElsewhere | StoreUnavailable)
 
 
 def is_lost(error: EpochFailed) -> bool:
