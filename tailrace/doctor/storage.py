@@ -13,10 +13,11 @@ from tailrace.database.database import Database
 from tailrace.database.inside import inside
 from tailrace.doctor.finding import Finding, judge
 from tailrace.epochs.model import INTENT
-from tailrace.errors import TailraceError
+from tailrace.errors import NotAStore, TailraceError
 from tailrace.store.base import Store
 from tailrace.store.leases import LEASES
 from tailrace.store.pins import PINS
+from tailrace.store.store_ref import StoreRef
 from tailrace.words import count, size
 
 _NETWORK = {
@@ -38,23 +39,42 @@ _LEAST_SPACE = 1024**3
 _NEARLY_FULL = 0.8  # of map_size
 
 
-def check_storage(path: Path) -> Iterator[Finding]:
-    """All checks of a store. The later ones are left out if it cannot be opened."""
-    yield _check_file_system(path)
-    yield _check_space(path)
-    yield _check_access(path)
+def check_storage(name: str) -> Iterator[Finding]:
+    """All checks of a store, by its directory or URL. The later ones are left out if it cannot be opened."""
     try:
-        with tailrace.open(path) as db:
+        ref = StoreRef.of(name)
+    except NotAStore as error:
+        yield Finding("fail", "store", str(error), "choose the directory or the URL of a store")
+        return
+    if ref.url.startswith("hbase:"):
+        from tailrace.doctor.hbase_cluster import check_cluster
+
+        findings = [*check_cluster(ref)]
+        yield from findings
+        if not any(finding.check == "namespace" for finding in findings):
+            return
+    else:
+        path = Path(ref.location)
+        yield _check_file_system(path)
+        yield _check_space(path)
+        yield _check_access(path)
+    yield from _check_content(ref)
+
+
+def _check_content(ref: StoreRef) -> Iterator[Finding]:
+    try:
+        with tailrace.open(ref.url) as db:
             store = inside(db).store
-            yield Finding("ok", "store", f"{path}: {count(store.nodes, 'node')}, {count(store.shards, 'shard')}")
-            yield _check_map_size(db)
+            yield Finding("ok", "store", f"{db.path}: {count(store.nodes, 'node')}, {count(store.shards, 'shard')}")
+            if ref.url.startswith("lmdb:"):
+                yield _check_map_size(db)
             yield _check_runner(store)
             yield _check_open_epoch(store)
             yield _check_leases(store)
             yield _check_lag(store)
     except (TailraceError, OSError) as error:
         yield Finding(
-            "fail", "store", str(error), "choose the directory of a store; if it is one, run `tailrace audit`"
+            "fail", "store", str(error), "choose the directory or URL of a store; if it is one, run `tailrace audit`"
         )
 
 

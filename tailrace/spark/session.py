@@ -22,6 +22,7 @@ from tailrace import events, temporary
 from tailrace.errors import EnvironmentFault
 from tailrace.spark.java import find_java
 from tailrace.spark.spark_options import DEFAULT_MEMORY, SQL_SETTINGS, SparkOptions
+from tailrace.store.store_ref import TASK_VARIABLES
 
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -82,6 +83,7 @@ def _start(options: SparkOptions) -> SparkSession:
         "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
         "spark.cleaner.referenceTracking.blocking": "false",
         "spark.sql.codegen.cache.maxEntries": "1000",
+        **{f"spark.executorEnv.{name}": os.environ[name] for name in TASK_VARIABLES if name in os.environ},
         **options.conf,
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": " ".join(

@@ -94,7 +94,7 @@ class Admin:
     def drop_table(self, name: str) -> None:
         """Drops a table, if it exists."""
         if self.table_exists(name):
-            if self._connections.call("isTableEnabled", self._name(name)):
+            if self.is_enabled(name):
                 self._connections.call("disableTable", self._name(name))
             self._connections.call("deleteTable", self._name(name))
 
@@ -120,6 +120,19 @@ class Admin:
         numbers = self._region_ids(name)
         regions = [_region(one, numbers.get(one.regionInfo.startKey or b"", 0)) for one in located]
         return sorted(regions, key=lambda region: region.start)
+
+    def servers(self) -> list[str]:
+        """The names of the region servers that have regions: host, port and time of the start."""
+        found = set()
+        for page in self._meta.scan(b"", None, qualifiers=[b"server", b"serverstartcode"]):
+            for _, cells in page:
+                if b"server" in cells and b"serverstartcode" in cells:
+                    host, _, port = cells[b"server"][0].decode().rpartition(":")
+                    found.add(f"{host},{port},{int.from_bytes(cells[b'serverstartcode'][0])}")
+        return sorted(found)
+
+    def is_enabled(self, name: str) -> bool:
+        return bool(self._connections.call("isTableEnabled", self._name(name)))
 
     def _region_ids(self, name: str) -> dict[bytes, int]:
         """The id of each region, by its first row. The answer to `getAllRegionLocations` leaves it out.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tailrace.errors import Conflict, Fenced
@@ -30,6 +31,10 @@ class Documents:
         found = self._row.read(prefixes=[kind.name.encode()])
         names = sorted((stored.decode(errors="replace"), value) for stored, value in found.items())
         return {name.removeprefix(kind.name): kind.decode(name, value, self._nodes) for name, value in names}
+
+    def raw(self, names: Sequence[str] | None = None) -> dict[bytes, bytes]:
+        """Documents as of one moment, undecoded: those with these names, or all."""
+        return self._row.read(None if names is None else [name.encode() for name in names])
 
     def change_documents(self, changes: Changes, *, expected: Changes | None = None, term: int | None = None) -> None:
         def decide(values: Values) -> Update:

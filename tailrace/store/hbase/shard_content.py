@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tailrace.errors import Fenced
 from tailrace.store.hbase.client import Client
+from tailrace.store.hbase.namespace import STATES
 from tailrace.store.hbase.shard_marks import (
     DECISION,
     FENCE,
@@ -46,10 +47,10 @@ class Entry(NamedTuple):
 class ShardContent:
     """One shard in the table `state` of a namespace."""
 
-    def __init__(self, client: Client, namespace: str, shard: int) -> None:
+    def __init__(self, client: Client, namespace: str, shard: int, table: str = STATES) -> None:
         self.shard = shard
-        self.entries = client.table(f"{namespace}:state", b"s")
-        marks = client.table(f"{namespace}:state", b"m")
+        self.entries = client.table(f"{namespace}:{table}", b"s")
+        marks = client.table(f"{namespace}:{table}", b"m")
         self.staging = Staging(marks, shard)
         self.row = VersionedRow(marks, _MARKS.pack(shard, 0xFFFFFFFF, b"meta"))
 

@@ -76,6 +76,11 @@ class Staging:
         for page in self._table.scan(low, high, keys_only=True, qualifiers=[_COLUMN]):
             self._delete(row for row, _ in page)
 
+    def count_upto(self, epoch: int) -> int:
+        """The number of chunks that attempts have staged, up to an epoch."""
+        low, high = self._prefix, self._row(epoch + 1, bytes(ATTEMPT), 0)
+        return sum(len(page) for page in self._table.scan(low, high, keys_only=True, qualifiers=[_COLUMN]))
+
     def _delete(self, rows: Iterable[bytes]) -> None:
         self._table.delete_many([Deletion(row, _TIMESTAMP) for row in rows])
 
