@@ -26,6 +26,7 @@ def test_all_designed_verbs_exist() -> None:
         "dump",
         "restore",
         "doctor",
+        "hbase",
         "demo",
         "bench",
     }
