@@ -23,7 +23,7 @@ from tailrace.database.drafts import draft
 from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.database.undump import load_dump
 from tailrace.epochs.model import LARGEST
-from tailrace.errors import BadBackup
+from tailrace.errors import BadBackup, NotCapable
 from tailrace.spark.spark_options import SparkOptions
 from tailrace.store.base import Store
 from tailrace.store.commits import read_committed
@@ -83,7 +83,11 @@ def restore(
 
     Raises `BadBackup`, which names the file, if the backup or dump is damaged. Nothing is created then.
     """
-    source, target = Path(directory), Path(StoreRef.of(path).location)
+    source, ref = Path(directory), StoreRef.of(path)
+    if not ref.url.startswith("lmdb:"):
+        text = f"cannot restore into {ref.url}: a restore makes a store in a directory. To get a dump into HBase, see"
+        raise NotCapable(store=ref.url, capability="restores", text=f"{text} docs/hbase.md (backups)")
+    target = Path(ref.location)
     on_step, requested = progress or ignore_step, Requested(nodes, shards, durable, map_size)
     manifest = read_manifest(source)
     max_lag = _max_lag_of_dump(source, manifest) if manifest.kind == "dump" else None
