@@ -10,7 +10,7 @@ export PIP_NO_INPUT = 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-hbase check lint types bench bench-peers fuzz soak hbase hbase-stop endpoint clean
+.PHONY: help setup demo demo-hbase test test-hbase check lint types bench bench-peers fuzz soak hbase hbase-stop endpoint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -24,11 +24,14 @@ setup: .venv/.ready ## create .venv and install Tailrace and its tools (PYTHON=.
 demo: setup ## two minutes: TPC-H tables, eight views, a stream of changes, all views verified
 	@$(RUN) -m tailrace demo
 
+demo-hbase: setup ## a few minutes: the same on a local HBase and a Spark cluster; a server is killed (needs Maven)
+	@$(RUN) -m tailrace_cluster demo
+
 test: setup ## all tests except the long ones and those on HBase
 	$(RUN) -m pytest -m "not soak and not hbase" -n 3 --dist worksteal
 
 test-hbase: setup ## the tests on a local HBase cluster (needs Maven; downloads HBase the first time)
-	$(RUN) -m pytest -m hbase tests/hbase tests/store
+	$(RUN) -m pytest -m "hbase and not soak" tests/hbase tests/store
 
 check: lint types test ## everything that CI runs: lint, types, tests (those on HBase have a target of their own)
 
@@ -49,7 +52,7 @@ bench-peers: ## install the peers of bench in .venv-peers/<name> (PEERS="duckdb 
 fuzz: setup ## 1000 random queries, compared with Spark after every epoch (FUZZ="--seed 7" for others)
 	$(RUN) -m tailrace_fuzz --queries 1000 $(FUZZ)
 
-soak: setup ## the long tests, up to two hours: 200 random faults, ten minutes of the bank test
+soak: setup ## the long tests, up to two hours: 200 random faults, ten minutes of each bank test (one needs Maven, for HBase)
 	$(RUN) -m pytest -m soak -n 3 --dist worksteal
 
 hbase: setup ## start a local HBase cluster in .hbase (needs Maven; downloads HBase the first time)

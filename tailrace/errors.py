@@ -6,6 +6,7 @@
     │   ├── UnknownName           no such table, view or column
     │   ├── NameTaken             a table or view of that name exists
     │   ├── BeingBuilt            a view of that name is being built
+    │   ├── NeverTrue             a column is compared with a text that is no value of its type
     │   ├── Unsupported           valid SQL that Tailrace cannot maintain (yet)
     │   └── InUse                 a drop of a table, view or column that views read
     ├── DataError                 a value, row, key or file is wrong
@@ -27,6 +28,7 @@
     │   ├── OlderFormat           the store was written by an older Tailrace, in an incompatible format
     │   ├── StoreFull             the memory map or the disk is full
     │   ├── ReadOnly              the directory or the disk is not writable
+    │   ├── StoreElsewhere        a task on another machine needs an embedded store
     │   ├── StoreUnavailable      HBase did not answer in time
     │   ├── NotShipped            HBase does not ship its log to the store
     │   ├── RequestRefused        HBase refused a request
@@ -85,6 +87,7 @@ __all__ = [
     "InUse",
     "MissingPackage",
     "NameTaken",
+    "NeverTrue",
     "NewerFormat",
     "NoJava",
     "NoSuchRow",
@@ -100,6 +103,7 @@ __all__ = [
     "RowFailed",
     "SnapshotGone",
     "SqlError",
+    "StoreElsewhere",
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
@@ -181,8 +185,16 @@ class Unsupported(SqlError):
     template = "{construct} is not supported: {reason}"
 
 
+class NeverTrue(SqlError):
+    pass
+
+
 class InUse(SqlError):
-    template = "cannot drop {name!r}: it is read by {users}. Drop those views first, or add CASCADE"
+    template = "cannot drop {name!r}: it is read by {users}. {advice}"
+
+    def __init__(self, **data: Any) -> None:
+        data.setdefault("advice", "Drop those views first, or add CASCADE to drop them, too")
+        super().__init__(**data)
 
 
 class DataError(TailraceError):
@@ -276,13 +288,20 @@ class ReadOnly(StoreError):
     )
 
 
+class StoreElsewhere(StoreError):
+    template = (
+        "{path} is an embedded store of another machine; a task on {host} cannot open it. Run Spark on the machine of"
+        " the store only (--master 'local[*]'), or keep the tables in HBase (docs/hbase.md)"
+    )
+
+
 class StoreUnavailable(StoreError):
     template = "{url} does not answer: {reason}. Check that HBase and its Thrift2 server run there, then try again"
 
 
 class NotShipped(StoreError):
     template = (
-        "HBase does not ship its log to {url}: nothing came from table {table} (row {row}) in {seconds:.0f} s."
+        "HBase does not ship its log to {url}: nothing came from region {region} of table {table} in {seconds:.0f} s."
         " Run `tailrace hbase check {url}`, which says why (docs/hbase.md), then try again; nothing is lost"
     )
 

@@ -10,13 +10,17 @@ each event). Without a handler, and below the level of the logger, an event cost
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from tailrace.words import count, shorten
 
 if TYPE_CHECKING:
     from tailrace.epochs.model import Epoch
+    from tailrace.store.administration import AdministrativeEvent, Stalled
     from tailrace.store.base import Store
 
 LOGGER = logging.getLogger("tailrace")
@@ -97,6 +101,20 @@ def view_published(store: str, view: str) -> None:
 def view_failed(store: str, view: str, reason: str) -> None:
     """A view cannot be maintained, or its build was given up."""
     _emit("view_failed", f"view {view} failed: {reason}", store, logging.ERROR, view=view, reason=reason)
+
+
+def administrative(store: str, event: AdministrativeEvent) -> None:
+    """Regions of the store's tables were opened, moved, split or merged, or their servers are others."""
+    if _is_wanted():
+        fields = {name: value for name, value in to_builtins(event).items() if name != "at"}
+        _emit("administrative", str(event), store, **fields)
+
+
+def stalled(store: str, region: Stalled) -> None:
+    """The log of a region has not moved for long."""
+    waiting = f"has not shipped its log for {time.time() - region.since:.0f} s"
+    message = f"region {region.region} of {region.table} on {region.server} {waiting}"
+    _emit("stalled", message, store, logging.WARNING, **to_builtins(region))
 
 
 def failed(store: str | None, error: Exception) -> None:

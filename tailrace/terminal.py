@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -69,6 +70,56 @@ def _numeric_columns(schema: pa.Schema) -> list[bool]:
 def print_table(names: Sequence[str], rows: Any, right: Sequence[bool] | None = None) -> None:
     """Prints a table; `right` marks the right-aligned columns."""
     console().print(grid(names, rows, right))
+
+
+def print_fitting_table(
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    right: Sequence[bool],
+    *,
+    lists: Set[str],
+    optional: Sequence[str],
+) -> None:
+    """Prints a table that fits the terminal and breaks no name.
+
+    Cells of the columns `lists` may be wrapped between their items. If that is not enough, `optional` columns are left
+    out, the first one first, and a line below the table names them.
+    """
+    out = console()
+    kept, widths = _fit(names, rows, out.width, lists, optional)
+    chosen = [[row[i] for i in kept] for row in rows]
+    table = grid([names[i] for i in kept], chosen, [right[i] for i in kept])
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width = width
+    out.print(table)
+    if len(kept) < len(names):
+        hidden = ", ".join(name for i, name in enumerate(names) if i not in kept)
+        print_markup(f"[dim]not shown in {out.width} columns: {hidden}; a wider terminal or --json shows all[/dim]")
+
+
+def _fit(
+    names: Sequence[str], rows: Sequence[Sequence[Any]], width: int, lists: Set[str], optional: Sequence[str]
+) -> tuple[list[int], Sequence[int | None]]:
+    """The positions of the columns that fit, and their widths. None lets Rich choose one: not even the rest fits."""
+    cells = [[name, *(str(row[i]) for row in rows)] for i, name in enumerate(names)]
+    widest = [max(map(cell_len, column)) for column in cells]
+    least = [
+        max(cell_len(word) for cell in cells[i] for word in cell.split()) if name in lists else widest[i]
+        for i, name in enumerate(names)
+    ]
+    for left_out in range(len(optional) + 1):
+        kept = [i for i, name in enumerate(names) if name not in optional[:left_out]]
+        spare = width - sum(least[i] + 3 for i in kept) - 1  # 3: a border and padding
+        if spare >= 0:
+            break
+    else:
+        return kept, [None] * len(kept)
+    widths = []
+    for i in kept:
+        more = min(widest[i] - least[i], spare)
+        widths.append(least[i] + more)
+        spare -= more
+    return kept, widths
 
 
 def grid(names: Sequence[str], rows: Any, right: Sequence[bool] | None = None, title: str | None = None) -> Grid:

@@ -7,7 +7,7 @@ the wheel.
 - `local_cluster`: `LocalCluster`, what a caller uses
 - `artifacts`: the classpath, from Maven
 - `settings`: ports and the configuration files of HBase and ZooKeeper
-- `servers`: the Java processes, by pid files
+- `servers`, `java_process`: the Java processes, by pid files
 - `administration`: its command `bin/hbase`, so that its directory serves as `--hbase-home`
 - `probing`: whether the cluster answers
 """

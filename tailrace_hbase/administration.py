@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from tailrace_hbase.artifacts import java
-from tailrace_hbase.servers import OPENED
+from tailrace_hbase.java_process import OPENED
 
 _OPTIONS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", *OPENED)
 

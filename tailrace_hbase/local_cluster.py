@@ -83,16 +83,18 @@ class LocalCluster:
         self.server(role).kill()
 
     def add_server(self) -> str:
-        """Starts one more region server. Returns its role. It joins the cluster a few seconds later."""
+        """Starts one more region server. Returns its role. It joins the cluster soon (`await_server`)."""
         number = 1 + max(int(role[2:]) for role in self.roles if is_region_server(role))
         role = f"rs{number}"
         settings.ports(self.directory, (role,))
         self._launch(role)
         return role
 
-    def remove_server(self, role: str) -> None:
-        """SIGKILL of a region server, which is not started again."""
-        self.kill(role)
+    def remove_server(self, role: str, orderly: bool = False) -> None:
+        """Ends a region server, which is not started again. An orderly end moves its regions away first."""
+        if orderly:
+            self.admin("drain", self.address(role))
+        self.server(role).kill(signal.SIGTERM if orderly else signal.SIGKILL)
         settings.forget_port(self.directory, role)
 
     def stop(self, orderly: bool = True) -> list[str]:
@@ -138,6 +140,14 @@ class LocalCluster:
                 what = f"{role} ended" if dead else f"no answer within {seconds:.0f} s ({problem})"
                 server = self.server(role)
                 raise ClusterProblem(f"The cluster did not start: {what}. End of {server.log}:\n{server.tail()}")
+            time.sleep(0.2)
+
+    def await_server(self, role: str, seconds: float = START_SECONDS) -> None:
+        """Waits until the master knows a region server."""
+        end = time.monotonic() + seconds
+        while self.address(role) not in {s["server"] for s in self.admin("check", "none")["servers"]}:
+            if time.monotonic() > end or self.server(role).pid() is None:
+                raise ClusterProblem(f"{role} did not join the cluster. Its log ends with:\n{self.server(role).tail()}")
             time.sleep(0.2)
 
     def _close(self, roles: list[str]) -> None:

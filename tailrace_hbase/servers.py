@@ -1,17 +1,11 @@
-"""The Java processes of the cluster: each has a role, a pid file and a log file, and outlives its starter."""
+"""The processes of HBase, by role: what each runs, with which heap."""
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
-from tailrace_hbase.problems import ClusterProblem
+from tailrace_hbase.java_process import OPENED, JavaProcess
 from tailrace_hbase.settings import HOST
 
 # Region servers are "rs1", "rs2", ...
@@ -20,87 +14,18 @@ ZOOKEEPER, MASTER, THRIFT = "zookeeper", "master", "thrift"
 HEAP_MB = {ZOOKEEPER: 64, MASTER: 256, THRIFT: 256}
 REGION_SERVER_HEAP_MB = 448
 
-# Java 17 does not let HBase and Hadoop reflect on these packages otherwise.
-OPENED = tuple(
-    f"--add-opens=java.base/{package}=ALL-UNNAMED"
-    for package in ("java.io", "java.lang", "java.lang.reflect", "java.net", "java.nio", "java.util", "sun.nio.ch")
-)
-
 
 def is_region_server(role: str) -> bool:
     return role.startswith("rs") and role[2:].isdigit()
 
 
-@dataclass(frozen=True)
-class Server:
-    """One role of the cluster in `directory`."""
-
-    directory: Path
-    role: str
-
-    @property
-    def log(self) -> Path:
-        return self.directory / "logs" / f"{self.role}.log"
-
-    def pid(self) -> int | None:
-        """Returns the id of the running process. A pid that belongs to another program by now does not count."""
-        try:
-            pid = int(self._pid_file.read_text())
-            running = psutil.Process(pid)
-            ours = self._mark in running.cmdline() and running.status() != psutil.STATUS_ZOMBIE
-        except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
-            return None
-        return pid if ours else None
-
-    def memory(self) -> int:
-        """Returns the resident memory in bytes, 0 if the process does not run."""
-        pid = self.pid()
-        return psutil.Process(pid).memory_info().rss if pid is not None else 0
+class Server(JavaProcess):
+    """One role of the HBase cluster in `directory`."""
 
     def start(self, java: str, classpath: list[str], port: int, region_servers: int) -> None:
         heap = REGION_SERVER_HEAP_MB if is_region_server(self.role) else HEAP_MB[self.role]
-        command = [java, self._mark, f"-Xmx{heap}m", *_java_options(self.directory), "-cp", os.pathsep.join(classpath)]
-        command += self._main(port, region_servers)
-        with open(self.log, "ab") as log:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
-            )
-        self._pid_file.write_text(str(process.pid))
-        _children.append(process)
-
-    def kill(self, sent: signal.Signals = signal.SIGKILL, seconds: float = 30) -> None:
-        """Sends a signal and waits for the end. A process that ignores SIGTERM is killed after `seconds`."""
-        pid = self.pid()
-        if pid is not None:
-            os.kill(pid, sent)
-            if not self._ended_within(seconds):
-                os.kill(pid, signal.SIGKILL)
-                if not self._ended_within(30):
-                    raise ClusterProblem(f"{self.role} (process {pid}) does not end.")
-        self._pid_file.unlink(missing_ok=True)
-
-    def tail(self, lines: int = 15) -> str:
-        if not self.log.exists():
-            return ""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
-
-    def _ended_within(self, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while self.pid() is not None:
-            for child in _children:
-                child.poll()  # a child that ended stays a zombie until somebody asks for it
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.02)
-        return True
-
-    @property
-    def _pid_file(self) -> Path:
-        return self.directory / f"{self.role}.pid"
-
-    @property
-    def _mark(self) -> str:
-        return f"-Dtailrace.local={self.directory}:{self.role}"
+        options = [f"-Xmx{heap}m", *_java_options(self.directory), "-cp", os.pathsep.join(classpath)]
+        self.launch(java, options, self._main(port, region_servers))
 
     def _main(self, port: int, region_servers: int) -> list[str]:
         if self.role == ZOOKEEPER:
@@ -114,10 +39,6 @@ class Server:
             return ["org.apache.hadoop.hbase.thrift2.ThriftServer", "-b", HOST, "-p", str(port), "start"]
         options = [f"hbase.regionserver.port={port}"]
         return ["org.apache.hadoop.hbase.regionserver.HRegionServer", *_definitions(options), "start"]
-
-
-# Processes that this process started itself.
-_children: list[subprocess.Popen[bytes]] = []
 
 
 def _java_options(directory: Path) -> list[str]:

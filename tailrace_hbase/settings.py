@@ -84,6 +84,9 @@ _QUICK = {
     "replication.source.sleepforretries": "20",
     "replication.sleep.before.failover": "500",
     "hbase.serial.replication.waiting.ms": "100",
+    # Archived write-ahead logs are deleted seconds after they were shipped, so that tests see what keeps them.
+    "hbase.master.cleaner.interval": "2000",
+    "hbase.master.logcleaner.ttl": "2000",
 }
 
 _SMALL = {
@@ -91,6 +94,7 @@ _SMALL = {
     "hbase.master.handler.count": "10",
     "hbase.regionserver.metahandler.count": "5",
     "hbase.hregion.memstore.flush.size": str(32 << 20),
+    "replication.source.size.capacity": str(4 << 20),
 }
 
 

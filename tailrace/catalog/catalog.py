@@ -80,13 +80,22 @@ class Relations:
 
     def table(self, name: str) -> TableDef:
         if name.lower() not in self.tables:
-            raise UnknownName(kind="table", name=name, hint=known_names(self.tables))
+            raise UnknownName(kind="table", name=name, hint=self._view_hint(name.lower()) or known_names(self.tables))
         return self.tables[name.lower()]
 
     def view(self, name: str) -> ViewDef:
         if name.lower() not in self.views:
-            raise UnknownName(kind="view", name=name, hint=known_names(self.views))
+            hint = ": it is a table" if name.lower() in self.tables else known_names(self.views)
+            raise UnknownName(kind="view", name=name, hint=hint)
         return self.views[name.lower()]
+
+    def _view_hint(self, name: str) -> str:
+        """The hint of an `UnknownName` if this is not a table but a view: the tables that it reads."""
+        if name not in self.views:
+            return ""
+        ids = self.views[name].tables
+        tables = ", ".join(sorted(table.name for table in self.tables.values() if table.id in ids))
+        return f": it is a view, and only its maintenance writes its rows. It shows rows of {tables}: write to tables"
 
 
 def known_names(names: Iterable[str]) -> str:

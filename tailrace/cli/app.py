@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -60,9 +61,25 @@ _WITH_SPARK = (
     backup_verbs.restore,
     demo_verbs.demo,
 )
+
+
+def _unwrap(docstring: str) -> str:
+    """A help text without the line breaks of its source, so that it is wrapped at the width of the terminal only.
+
+    Examples keep their lines.
+    """
+    paragraphs = inspect.cleandoc(docstring).split("\n\n")
+    return "\n\n".join(p if p.startswith("Example:") else p.replace("\n", " ") for p in paragraphs)
+
+
 for _panel, _verbs in _PANELS.items():
     for _verb in _verbs:
-        _command = app.command(cls=Verb, rich_help_panel=_panel, no_args_is_help=_verb not in _WITHOUT_ARGUMENTS)
+        _command = app.command(
+            cls=Verb,
+            help=_unwrap(_verb.__doc__ or ""),
+            rich_help_panel=_panel,
+            no_args_is_help=_verb not in _WITHOUT_ARGUMENTS,
+        )
         _command(uses_spark(_verb) if _verb in _WITH_SPARK else _verb)
 app.add_typer(hbase_verbs.hbase, rich_help_panel="Store")
 

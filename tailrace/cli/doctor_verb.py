@@ -20,7 +20,7 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 def doctor(
     directory: Annotated[
         str | None,
-        typer.Argument(metavar="[STORE]", help="Directory or URL of a store to check, too.", show_default=False),
+        typer.Argument(metavar="STORE", help="Directory or URL of a store to check, too.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 def record(
     directory: Dir,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="File to write the recording to.", show_default=False)],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="New file for the recording.", show_default=False)],
     views: Annotated[
         list[str] | None, typer.Argument(metavar="VIEW", help="Views to record; all by default.", show_default=False)
     ] = None,
     seconds: Annotated[
         float | None, typer.Option(min=0, help="Stop after this many seconds.", show_default="at SIGINT or SIGTERM")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
     as_json: Json = False,
 ) -> None:
     """Record the state of views after every epoch, and every change of their tables.
@@ -42,7 +43,7 @@ def record(
     """
     stop = threading.Event()
     with open_store(directory) as db, caught(stop.set, signal.SIGINT, signal.SIGTERM):
-        with db.record(path, views) as recording:
+        with db.record(path, views, overwrite=overwrite) as recording:
             first = recording.epoch
             stop.wait(seconds)
         summary = {"path": str(path), "first": first, "last": recording.epoch, "epochs": recording.epochs}

@@ -43,7 +43,7 @@ def _shared(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help=f"Memory of Spark's driver: 4g, 800m, ... Also ${MEMORY}.",
+            help=f"Memory of Spark's driver: 4g, 800m, ... Also ${MEMORY}. Executors: --conf spark.executor.memory=4g.",
             show_default=DEFAULT_MEMORY,
             rich_help_panel=_PANEL,
         ),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from tailrace import terminal
 from tailrace.cli.verb import Dir, Json, open_store
 from tailrace.database.status import Status
 from tailrace.words import count, size
+
+EVENTS = 10  # administrative events that are shown; --json has all that are kept
 
 
 def status(directory: Dir, as_json: Json = False) -> None:
@@ -38,6 +40,11 @@ def _print_status(status: Status) -> None:
         print("no process runs epochs")
     if status.delay:
         print(f"writers are throttled: each write waits up to {status.delay:,.2f} s (max_lag is {status.max_lag:,})")
+    for region in status.stalled:
+        waits = f"has not shipped its log for {time.time() - region['since']:,.0f} s"
+        print(
+            f"region {region['region']} of {region['table']} on {region['server']} {waits} (docs/hbase.md, Elasticity)"
+        )
     for pin in status.pins:
         age = time.time() - pin["at"]
         print(f"epoch {pin['epoch']} has been pinned by process {pin['pid']} for {age:,.1f} s")
@@ -49,6 +56,8 @@ def _print_status(status: Status) -> None:
             print(_describe_ttl(table["name"], ttl))
     for build in status.building:
         print(describe_build(build))
+    for event in status.administrative[:EVENTS]:
+        print(f"{datetime.fromtimestamp(event['at']):%Y-%m-%d %H:%M:%S} {event['message']}")
     for view in status.views:
         if last := view["refreshed"]:
             print(f"{view['name']}: {last['taken']} in epoch {last['epoch']}: {last['reason']}")
@@ -66,24 +75,38 @@ def _print_sizes(sizes: dict[str, Any]) -> None:
 
 
 def _print_tables(status: Status) -> None:
-    rows = [(t["name"], ", ".join(t["key"]), f"{t['rows']:,}", size(t["bytes"])) for t in status.tables]
+    """Rows and sizes are known only if the kind of store can tell."""
+    rows = [
+        (
+            t["name"],
+            ", ".join(t["key"]),
+            f"{t['rows']:,}" if status.sizes else "",
+            size(t["bytes"]) if status.sizes else "",
+        )
+        for t in status.tables
+    ]
     if rows:
-        terminal.print_table(["table", "key", "rows", "size"], rows, [False, False, True, True])
+        names, right = ["table", "key", "rows", "size"], [False, False, True, True]
+        terminal.print_fitting_table(names, rows, right, lists={"key"}, optional=["size", "key"])
 
 
 def _print_views(status: Status) -> None:
     rows = []
     for view in status.views:
         key = "none" if view["key"] is None else ", ".join(view["key"]) or "(one row)"
-        number = ("" if view["exact"] else "~") + f"{view['rows']:,}"
+        number = about = ""
+        if status.sizes:
+            number = ("" if view["exact"] else "~") + f"{view['rows']:,}"
+            about = size(view["bytes"]) + (" + shared" if view["shared_bytes"] else "")
         failed = view["failed"]
-        about = size(view["bytes"]) + (" + shared" if view["shared_bytes"] else "")
         epoch, behind = (failed["shows"], failed["behind"]) if failed else (status.epoch, status.lag_operations)
         state = ("failed" if failed else "ok") + ("" if view["refresh"] == "incremental" else f", {view['refresh']}")
         rows.append((view["name"], key, ", ".join(view["uses"]), number, about, epoch, f"{behind:,}", state))
     if rows:
         names = ["view", "key", "reads", "rows", "size", "epoch", "behind", "state"]
-        terminal.print_table(names, rows, [False, False, False, True, True, True, True, False])
+        right = [False, False, False, True, True, True, True, False]
+        optional = ["epoch", "behind", "reads", "key", "size"]  # the lines above and below have the first two
+        terminal.print_fitting_table(names, rows, right, lists={"key", "reads"}, optional=optional)
 
 
 def _describe_ttl(name: str, ttl: dict[str, Any]) -> str:

@@ -258,10 +258,11 @@ def keys_of(name: str, columns: Sequence[Column], texts: Sequence[str]) -> list[
 def rows_of(texts: Iterable[str], columns: Sequence[Column]) -> list[Any]:
     """Parses rows from JSON texts, each an object or an array of objects."""
     rows: list[Any] = []
-    for number, text in enumerate(texts, 1):
+    for text in texts:
         try:
             parsed = from_json(text)
         except ValueError as error:
+            number = len(rows) + 1
             raise DataError(message=f"row {number} is not JSON: {error}; nothing was written", row=number) from None
         rows += parsed if isinstance(parsed, list) else [parsed]
     return [row_from_json(row, columns) for row in rows]

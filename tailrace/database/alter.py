@@ -1,14 +1,14 @@
 """Executes ALTER TABLE and ALTER VIEW while epochs, builds and writers go on.
 
-Each statement is one change of the catalog, made under the epoch lock. Rows, logs and states stay as they are: the
-layout of a table only grows (`codec/layouts.py`), and plans know columns by position.
+Each statement is one change of the catalog: planned while epochs continue, then made under the epoch lock. Rows, logs
+and states stay as they are: the layout of a table only grows (`codec/layouts.py`), and plans know columns by position.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
@@ -17,6 +17,7 @@ from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.failed import FAILED, failed_documents, recovered_documents
 from tailrace.codec.layouts import MOST_COLUMNS, Layout, StoredColumn
 from tailrace.codec.schema import TableDef
+from tailrace.database.planned_change import planned
 from tailrace.epochs.model import INTENT
 from tailrace.errors import BeingBuilt, InUse, NameTaken, SqlError, UnknownName
 from tailrace.plan.sql.altering import AddColumns, Alter, DropColumn, Rename, RenameColumn
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
     from tailrace.database.define import Names, ViewDefiner
 
 
+class Alteration(NamedTuple):
+    """A planned statement: what it does, in a few words, and the change of the catalog."""
+
+    done: str
+    change: Callable[[], None] = lambda: None
+
+
 class Alterations:
     """Executes ALTER statements. `definer` plans views; it is asked for only if a view must be planned."""
 
@@ -35,20 +43,24 @@ class Alterations:
 
     def run(self, statement: Alter) -> str:
         """Executes a statement. Returns what it did, in a few words."""
-        with self._lock.held():
-            match statement:
-                case AddColumns():
-                    return self._add_columns(statement)
-                case DropColumn():
-                    return self._drop_column(statement)
-                case RenameColumn():
-                    return self._rename_column(statement)
-                case Rename("table"):
-                    return self._rename_table(statement)
-                case Rename():
-                    return self._rename_view(statement)
+        with planned(self._catalog, self._lock, lambda: self._plan(statement)) as alteration:
+            alteration.change()
+            return alteration.done
 
-    def _add_columns(self, statement: AddColumns) -> str:
+    def _plan(self, statement: Alter) -> Alteration:
+        match statement:
+            case AddColumns():
+                return self._add_columns(statement)
+            case DropColumn():
+                return self._drop_column(statement)
+            case RenameColumn():
+                return self._rename_column(statement)
+            case Rename("table"):
+                return self._rename_table(statement)
+            case Rename():
+                return self._rename_view(statement)
+
+    def _add_columns(self, statement: AddColumns) -> Alteration:
         table = self._catalog.table(statement.table)
         known = {c.name.lower() for c in table.columns}
         taken = [c.name for c in statement.added.columns if c.name.lower() in known]
@@ -65,38 +77,46 @@ class Alterations:
         if any(column.default is not None for column in added):
             self._store.require(Capability.DEFAULTS)
         if not added:
-            return f"table {table.name} has these columns already"
-        self._catalog.alter(table.with_layout(layout.added(added)))
-        return f"added {', '.join(c.name for c in added)} to table {table.name}"
+            return Alteration(f"table {table.name} has these columns already")
+        altered = table.with_layout(layout.added(added))
+        done = f"added {', '.join(c.name for c in added)} to table {table.name}"
+        return Alteration(done, lambda: self._catalog.alter(altered))
 
-    def _drop_column(self, statement: DropColumn) -> str:
+    def _drop_column(self, statement: DropColumn) -> Alteration:
         table = self._catalog.table(statement.table)
         name = _column_name(table, statement.column, required=not statement.if_exists)
         if name is None:
-            return f"table {table.name} has no column {statement.column}"
-        if name in table.key:
-            advice = "create a new table and load the rows into it"
-            raise SqlError(message=f"{name!r} is a key column of table {table.name!r} and cannot be dropped; {advice}")
-        retention = self._catalog.retention(table)
-        if retention is not None and retention.column == name:
-            advice = "create a new table without ttl and load the rows into it"
-            raise SqlError(
-                message=f"{name!r} is the ttl_column of table {table.name!r} and cannot be dropped; {advice}"
-            )
+            return Alteration(f"table {table.name} has no column {statement.column}")
+        self._refuse_key_or_ttl(table, name)
         altered = table.with_layout(_layout(table).changed(_position(table, name), dropped=True))
         users, building = self._users(table, altered, name)
         if building and statement.cascade:
             raise _being_built(building[0], f"and reads column {name!r} of table {table.name!r}")
         if (users or building) and not statement.cascade:
             names = ", ".join(sorted({*(v.name for v in users), *building}))
-            raise InUse(name=f"{table.name}.{name}", users=names)
+            advice = "Replace those views by ones without the column (CREATE OR REPLACE), or add CASCADE to drop them"
+            raise InUse(name=f"{table.name}.{name}", users=names, advice=advice)
         dropped = {view.name: view for user in users for view in (user, *self._catalog.readers(user.name))}
         for view in dropped:
             self._refuse_builds(view, f"and reads view {view!r}, which this statement would drop")
-        self._catalog.alter(altered, dropped=list(dropped.values()))
-        self._catalog.clear_leftovers()
+
+        def change() -> None:
+            self._catalog.alter(altered, dropped=list(dropped.values()))
+            self._catalog.clear_leftovers()
+
         also = f" and views {', '.join(sorted(dropped))}" if dropped else ""
-        return f"dropped column {name} of table {table.name}{also}"
+        return Alteration(f"dropped column {name} of table {table.name}{also}", change)
+
+    def _refuse_key_or_ttl(self, table: TableDef, column: str) -> None:
+        """Raises `SqlError` for a column that the table cannot do without."""
+        kind, advice = None, "create a new table and load the rows into it"
+        retention = self._catalog.retention(table)
+        if column in table.key:
+            kind = "a key column"
+        elif retention is not None and retention.column == column:
+            kind, advice = "the ttl_column", "create a new table without ttl and load the rows into it"
+        if kind is not None:
+            raise SqlError(message=f"{column!r} is {kind} of table {table.name!r} and cannot be dropped; {advice}")
 
     def _users(self, table: TableDef, altered: TableDef, column: str) -> tuple[list[ViewDef], list[str]]:
         """The published views that need a column, and the names of builds of views that need it."""
@@ -117,13 +137,13 @@ class Alterations:
         users = [view for view in published if rewriter.needs(view, column)]
         return users, [name for name, view in building if rewriter.needs(view, column)]
 
-    def _rename_column(self, statement: RenameColumn) -> str:
+    def _rename_column(self, statement: RenameColumn) -> Alteration:
         table = self._catalog.table(statement.table)
         old, new = _column_name(table, statement.column), statement.to
         assert old is not None
         done = f"renamed column {old} of table {table.name} to {new}"
         if old == new:
-            return done
+            return Alteration(done)
         if any(c.name.lower() == new.lower() for c in table.columns if c.name != old):
             raise _column_taken(table, new)
         self._refuse_builds(table.name, f"and reads table {table.name!r}, whose column would be renamed")
@@ -140,14 +160,14 @@ class Alterations:
         retention = self._catalog.retention(table)
         if retention is not None and retention.column == old:
             retention = structs.replace(retention, column=new)
-        self._catalog.alter(altered, self._with_scans(altered, rewritten), retention=retention)
-        return done
+        views = self._with_scans(altered, rewritten)
+        return Alteration(done, lambda: self._catalog.alter(altered, views, retention=retention))
 
-    def _rename_table(self, statement: Rename) -> str:
+    def _rename_table(self, statement: Rename) -> Alteration:
         table = self._catalog.table(statement.name)
         done = f"renamed table {table.name} to {statement.to}"
         if statement.to == table.name:
-            return done
+            return Alteration(done)
         self._refuse_taken(statement.to)
         self._refuse_builds(table.name, f"and reads table {table.name!r}, which would be renamed")
         renamed = replace(table, name=statement.to)
@@ -155,14 +175,14 @@ class Alterations:
         others = {name: t for name, t in before.tables.items() if name != table.name}
         after = replace(before, tables={**others, renamed.name: renamed})
         rewritten = self._follow(before, after, table.name, renamed.name, "RENAME TO")
-        self._catalog.alter(renamed, self._with_scans(renamed, rewritten), was=table.name)
-        return done
+        views = self._with_scans(renamed, rewritten)
+        return Alteration(done, lambda: self._catalog.alter(renamed, views, was=table.name))
 
-    def _rename_view(self, statement: Rename) -> str:
+    def _rename_view(self, statement: Rename) -> Alteration:
         view = self._catalog.view(statement.name)
         done = f"renamed view {view.name} to {statement.to}"
         if statement.to == view.name:
-            return done
+            return Alteration(done)
         self._refuse_taken(statement.to)
         self._refuse_builds(view.name, "and is connected with this view")
         renamed = replace(view, name=statement.to)
@@ -170,8 +190,12 @@ class Alterations:
         others = {name: v for name, v in before.views.items() if name != view.name}
         after = replace(before, views={**others, renamed.name: renamed})
         rewritten = self._follow(before, after, view.name, renamed.name, "RENAME TO")
-        self._catalog.rename_view(view.name, renamed, rewritten, self._naming_documents(view.name, renamed.name))
-        return done
+
+        def change() -> None:
+            documents = self._naming_documents(view.name, renamed.name)  # epochs change them
+            self._catalog.rename_view(view.name, renamed, rewritten, documents)
+
+        return Alteration(done, change)
 
     def _follow(self, before: Names, after: Names, old: str, new: str, what: str) -> list[ViewDef]:
         """The views that read a table or view, with its new name."""

@@ -40,7 +40,7 @@ from tailrace.store.base import Capability, Store
 from tailrace.store.commits import read_committed
 from tailrace.store.locks import EpochLock
 from tailrace.store.requested import Requested
-from tailrace.store.store_ref import StoreRef
+from tailrace.store.store_ref import EMBEDDED, StoreRef
 from tailrace.types import quoted
 from tailrace.verify.audit.findings import AuditReport, affected_views
 from tailrace.verify.history.verdict import BOUND
@@ -115,10 +115,11 @@ def check(
         return check_file(started, Path(path), search=search, bound=bound, on_state=on_state)
 
 
-def _session(given: SparkSession | SparkOptions | None) -> SparkSession:
+def _session(given: SparkSession | SparkOptions | None, scheme: str = EMBEDDED) -> SparkSession:
+    """A session for tasks that attach a store of this kind."""
     from tailrace.spark.session import session
 
-    return session(options=given) if isinstance(given, SparkOptions) else session(given)
+    return session(None, given, scheme) if isinstance(given, SparkOptions) else session(given, None, scheme)
 
 
 class Database:
@@ -165,7 +166,7 @@ class Database:
         """The Spark session that Tailrace uses. Started at the first access."""
         with self._guard:
             if self._session is None:
-                self._session = _session(self._given)
+                self._session = _session(self._given, self._store.ref.scheme)
             return self._session
 
     # SQL
@@ -269,12 +270,18 @@ class Database:
                 self._builder.step(builds[0], building or ignore_step)
             return epoch
 
-    def _refresh(self, progress: Callable[[Epoch], None] | None = None, *, eager: bool = True) -> Epoch:
+    def _refresh(
+        self,
+        progress: Callable[[Epoch], None] | None = None,
+        *,
+        eager: bool = True,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> Epoch:
         from tailrace.epochs.maintained import maintained
 
         with self._lock.held():
             self._catalog.clear_leftovers()
-            return self._epochs.refresh(maintained(self._catalog), progress, eager=eager)
+            return self._epochs.refresh(maintained(self._catalog), progress, eager=eager, is_stopped=is_stopped)
 
     def resume(self, view: str, *, timeout: float | None = PATIENCE) -> None:
         """Try a failed view again now, without waiting until its tables change. Raises `ViewFailed` if it fails again.
@@ -322,9 +329,11 @@ class Database:
         with caught(self.stop, signal.SIGINT, signal.SIGTERM) as stopped:
             while not self._stop_requested and not (until and until()):
                 has_more = self._expired_rows.step()
-                epoch = self._refresh(eager=False)
+                epoch = self._refresh(eager=False, is_stopped=lambda: self._stop_requested)
                 if progress and (epoch.operations or epoch.view_rows or epoch.failed or epoch.recovered):
                     progress(epoch)
+                if self._stop_requested:
+                    break
                 if builds := self._builder.interrupted():
                     self._builder.step(builds[0], building or ignore_step)
                 elif not has_more:
@@ -358,11 +367,12 @@ class Database:
             return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
 
     def record(
-        self, path: str | os.PathLike[str], views: Sequence[str] | None = None
+        self, path: str | os.PathLike[str], views: Sequence[str] | None = None, *, overwrite: bool = False
     ) -> AbstractContextManager[Recording]:
         """Record the states of views (default: all), epoch by epoch, and the changes of their tables, during the block.
 
-        The file at `path` is complete when the block ends. `tailrace.check(path)` reports its consistency level.
+        The file at `path` is complete when the block ends. An existing file is an error, unless `overwrite` is true.
+        `tailrace.check(path)` reports the consistency level of the recording.
         """
         self._check()
         names = [self._catalog.view(name).name for name in views] if views is not None else self.views()
@@ -370,7 +380,7 @@ class Database:
             raise StoreError(message="no view to record; create one first")
         from tailrace.verify.history.recorder import recorded
 
-        return recorded(self._store, self._catalog, Path(path), list(dict.fromkeys(names)))
+        return recorded(self._store, self._catalog, Path(path), list(dict.fromkeys(names)), overwrite=overwrite)
 
     def audit(
         self,

@@ -19,6 +19,7 @@ from tailrace.catalog.retention import Retention
 from tailrace.database.alter import Alterations
 from tailrace.database.freshness import Freshness, measure_freshness
 from tailrace.database.outcome import Outcome
+from tailrace.database.planned_change import planned
 from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.database.show_create import show_create
 from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, UnknownName
@@ -215,13 +216,10 @@ class StatementRunner:
         number = self._resume_build(statement)
         if number is None:
             self._on_step(Step("planning"))
-            version = self._catalog.version
-            views = self._define(statement)
-            with self._lock.held():
+            with planned(self._catalog, self._lock, lambda: self._define(statement)) as views:
                 if self._view_exists(statement):
                     return f"{statement.name} exists already"
-                if self._catalog.version != version:  # tables and views may have changed since the planning
-                    views = self._define(statement)
+                self._refuse_over_failed(views)
                 self._refuse_while_building(views)
                 number = self._builder.start(views, self._replaces(statement), self._on_step)
                 if number is None:
@@ -249,6 +247,7 @@ class StatementRunner:
         definitions = list(views.values())
         if len(definitions) < 2 or not self._builder.is_small(definitions):
             return 0
+        self._builder.warm_up()
         with self._lock.held():
             if self._catalog.version != version or self._catalog.builds:
                 return 0
@@ -307,12 +306,13 @@ class StatementRunner:
         return making.number
 
     def _define(self, statement: CreateView) -> list[ViewDef]:
+        """Plans a view, and the views over it if it is replaced. Also starts what their build needs."""
         names = self._names_with(self._catalog.views)
         if self._replaces(statement):
             views = self._definer.redefine(names, statement)
         else:
             views = [self._definer.define(names, statement)]
-        self._refuse_over_failed(views)
+        self._builder.warm_up()
         return views
 
     def _refuse_over_failed(self, views: Sequence[ViewDef]) -> None:

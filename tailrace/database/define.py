@@ -13,7 +13,7 @@ from tailrace import types
 from tailrace.catalog.catalog import views_over
 from tailrace.catalog.definition import ViewDef
 from tailrace.codec.schema import TableDef
-from tailrace.errors import SqlError, Unsupported
+from tailrace.errors import NeverTrue, SqlError, Unsupported
 from tailrace.plan.build.one_level import one_level
 from tailrace.plan.build.select import Built, build_view
 from tailrace.plan.dependencies import smallest_key
@@ -97,6 +97,8 @@ class ViewDefiner:
             types_of = Types(SparkTyper(self._spark))
             root = reuse(built, planned_views, types_of)
             key = smallest_key(root, types_of)
+        except NeverTrue:
+            raise  # under every policy
         except SqlError as error:
             if statement.refresh == "incremental":
                 raise self._with_alternative(names, statement, error) from None

@@ -15,7 +15,7 @@ from tailrace.catalog.failed import FailedView
 from tailrace.database.admission import Lag, max_lag
 from tailrace.database.expiry import describe_retention
 from tailrace.epochs import records
-from tailrace.store.base import Cut, Store
+from tailrace.store.base import Capability, Cut, Store
 from tailrace.store.commits import read_committed
 from tailrace.store.inspection import Extent
 from tailrace.store.pins import list_pins
@@ -35,7 +35,11 @@ class Status:
     building                      unfinished builds: rows loaded so far, `failures` since the last chunk, and the reason
                                   if the build was given up (`failed`)
     epochs                        the last epochs, newest first
-    sizes                         bytes of the store's parts, if asked for; then tables and views also have theirs:
+    administrative                the last administrative events of the store's servers and regions, newest first;
+                                  each has a `number` that grows, so a listener knows what is new
+    stalled                       regions whose logs have not been shipped since a time (`since`) although they should
+    sizes                         bytes of the store's parts, if asked for and the kind of store can tell; then tables
+                                  and views also have theirs:
 
     tables[].rows, .bytes         rows, and an estimate of their bytes
     views[].rows, .exact          stored rows (of a view without key: distinct ones), and whether they were counted
@@ -57,6 +61,8 @@ class Status:
     views: list[dict[str, Any]]
     building: list[dict[str, Any]]
     epochs: list[dict[str, Any]]
+    administrative: list[dict[str, Any]]
+    stalled: list[dict[str, Any]]
     sizes: dict[str, int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,7 +91,7 @@ def _failure(failed: FailedView | None, newest: Cut) -> dict[str, Any] | None:
 
 
 def status(store: Store, catalog: Catalog, *, sizes: bool = False) -> Status:
-    measured = _measure(store, catalog) if sizes else None
+    measured = _measure(store, catalog) if sizes and Capability.INSPECTION in store.capabilities else None
     done, newest = read_committed(store), store.newest_cut()
     epochs, failed = records.recent(store), catalog.failed
     runner, lag = store.holder("runner"), Lag(newest.operations - done.cut.operations, max_lag(store))
@@ -138,6 +144,8 @@ def status(store: Store, catalog: Catalog, *, sizes: bool = False) -> Status:
             for m in sorted(catalog.builds.values(), key=lambda m: m.name)
         ],
         epochs=[to_builtins(e) for e in epochs],
+        administrative=[{**to_builtins(e), "message": str(e)} for e in reversed(store.administrative_events())],
+        stalled=[to_builtins(region) for region in store.stalled()],
         sizes=measured.totals if measured else None,
     )
 

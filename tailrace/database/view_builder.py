@@ -60,6 +60,10 @@ class Builder:
             return None
         return self._catalog.begin(views, replaces, construction.sort_tables(list(rows), rows), sum(rows.values()))
 
+    def warm_up(self) -> None:
+        """Starts what `start` needs, before the epoch lock is taken: epochs of other processes go on meanwhile."""
+        self._epochs.jobs.warm_up()
+
     def is_small(self, views: Sequence[ViewDef]) -> bool:
         """Whether the tables that these views read are small enough for a build in one job."""
         return _is_small(self._table_rows(views), self.chunk)
@@ -142,6 +146,7 @@ class Builder:
 
     def _load_chunk(self, name: str, number: int) -> ViewBuild | None:
         """Run one epoch that loads the next chunk. Returns None if all chunks are loaded."""
+        self._epochs.jobs.warm_up()
         with self._lock.held():
             build = planned_build(self._require_build(name, number))
             if build.is_complete:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def run(*, scale: float, seconds: float, rate: int, directory: Path | None, spar
     with _demo_directory(directory) as root:
         show = Show(terminal.console())
         show.say("[bold]Tailrace[/bold] keeps SQL views fresh while the rows under them change.")
-        files = show.generate(scale, root / "data")
+        files = show.generate(scale, root / "data", "a store: a directory, no server")
         with tailrace.open(root / "store", create=True, spark=spark) as db:
             show.load(db, files)
             show.build(db)
@@ -59,14 +59,13 @@ def _demo_directory(directory: Path | None) -> Iterator[Path]:
 class Show:
     """The demo's output, and the steps that make it."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._step = 0
+    def __init__(self, console: Console, examples: Sequence[Example] = EXAMPLES, steps_done: int = 0) -> None:
+        self._console, self._examples, self._step = console, examples, steps_done
 
     def say(self, message: str) -> None:
         self._console.print(message)
 
-    def _title(self, title: str, message: str) -> None:
+    def title(self, title: str, message: str) -> None:
         self._step += 1
         self.say(f"\n[bold cyan]{self._step}. {title}[/bold cyan]  {message}")
 
@@ -74,8 +73,8 @@ class Show:
         columns = (TextColumn("   {task.description:24}"), BarColumn(), TimeElapsedColumn())
         return Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
 
-    def generate(self, scale: float, directory: Path) -> dict[str, Path]:
-        self._title("Tables", f"TPC-H at scale {scale:g}, loaded into a store: a directory, no server.")
+    def generate(self, scale: float, directory: Path, target: str) -> dict[str, Path]:
+        self.title("Tables", f"TPC-H at scale {scale:g}, loaded into {target}.")
         with self._bar() as progress:
             progress.add_task("generating", total=None)
             return generate(scale, directory)
@@ -94,11 +93,11 @@ class Show:
             return loading.load(table, [file], None, lambda step: progress.update(task, completed=step.done))
 
     def build(self, db: Database) -> None:
-        self._title("Views", "Spark builds each view from the loaded tables; the store keeps it as a keyed table.")
+        self.title("Views", "Spark builds each view from the loaded tables; the store keeps it as a keyed table.")
         with self._bar() as progress:
             progress.add_task("starting Spark", total=None)
             db.spark  # noqa: B018
-        for example in EXAMPLES:
+        for example in self._examples:
             began = time.monotonic()
             self._build(db, example)
             rows = db.view(example.name).scan().num_rows
@@ -113,8 +112,15 @@ class Show:
                 lambda message: progress.update(task, description=f"{example.name}: {message}"),
             )
 
-    def stream(self, db: Database, files: dict[str, Path], seconds: float, rate: int) -> Measured:
-        self._title(
+    def stream(
+        self,
+        db: Database,
+        files: dict[str, Path],
+        seconds: float,
+        rate: int,
+        after_epoch: Callable[[Applied, float], None] | None = None,
+    ) -> Measured:
+        self.title(
             "Changes",
             f"for {seconds:g} s, one process inserts, updates and deletes orders and their items, and\n"
             "   another reads views. Each epoch applies the changes since the previous one to all views.",
@@ -131,11 +137,13 @@ class Show:
             def on_epoch(applied: Applied, elapsed: float) -> None:
                 self.say(_line(applied))
                 progress.update(task, completed=min(elapsed, seconds))
+                if after_epoch is not None:
+                    after_epoch(applied, elapsed)
 
             return stream(db, files, seconds, rate, on_epoch)
 
     def reads(self, db: Database) -> None:
-        self._title("Reads", "one row of a view by its key; all views show the same epoch.")
+        self.title("Reads", "one row of a view by its key; all views show the same epoch.")
         spend = db.view("customer_spend").scan(limit=1).to_pylist()
         keys: list[tuple[str, Any]] = [("customer_spend", spend[0]["o_custkey"])] if spend else []
         keys += [("part_prices", 1), ("nation_revenue", "FRANCE"), ("totals", ())]
@@ -149,9 +157,9 @@ class Show:
             self.say(f"   {name:16} [dim]{seconds * 1e6:4.0f} µs[/dim]  {values or 'no such row'}")
 
     def verify(self, db: Database) -> list[Report]:
-        self._title("Proof", "plain Spark SQL recomputes every view from the tables at its cut; both must be equal.")
+        self.title("Proof", "plain Spark SQL recomputes every view from the tables at its cut; both must be equal.")
         reports = []
-        for name in (example.name for example in EXAMPLES):
+        for name in (example.name for example in self._examples):
             began = time.monotonic()
             with self._bar() as progress:
                 progress.add_task(name, total=None)
@@ -163,9 +171,12 @@ class Show:
             self.say(f"   {name:16} {report.rows:>7,} rows  {seconds:5.1f} s  {verdict}{difference}")
         return reports
 
-    def close(self, measured: Measured, reports: list[Report], seconds: float) -> bool:
+    def close(
+        self, measured: Measured, reports: list[Report], seconds: float, freshness: Sequence[float] | None = None
+    ) -> bool:
+        """Prints the figures. `freshness` are seconds measured in another way. Returns whether all views are right."""
         verified = sum(report.ok for report in reports)
-        freshness, reads = measured.freshness, measured.reads
+        freshness, reads = measured.freshness if freshness is None else freshness, measured.reads
         epoch_seconds = [applied.epoch.seconds for applied in measured.epochs]
         rate = measured.operations / measured.seconds if measured.seconds else 0.0
         rows = (

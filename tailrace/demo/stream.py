@@ -114,11 +114,13 @@ def _run_epochs(
 ) -> list[Applied]:
     epochs: list[Applied] = []
     end = time.monotonic() + seconds
-    db.run(
+    stopped_by = db.run(
         interval=0.02,
         progress=lambda epoch: _record_epoch(db, epoch, epochs, began, on_epoch),
         until=lambda: time.monotonic() >= end,
     )
+    if stopped_by is not None:
+        raise KeyboardInterrupt
     return epochs
 
 

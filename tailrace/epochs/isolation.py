@@ -6,7 +6,8 @@ Work is idempotent: a view that was run before, in a group that failed, is simpl
 about the logarithm of the number of views for each view that fails. Nothing of this runs while no job fails.
 
 A failure that no view is to blame for stops the epoch instead: the disk is full, the job was cancelled, or Spark
-cannot run even an empty job.
+cannot run even an empty job. So do lost executors, after several attempts: a view whose tasks end executors is found by
+the processes that run the epoch again (`Epochs._take_over`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tailrace.errors import Closed, EpochFailed, ReadOnly, StoreFull
-from tailrace.spark.failures import is_hopeless, is_outside
+from tailrace.spark.failures import is_hopeless, is_lost, is_outside
 
+ATTEMPTS = 3  # jobs that may lose executors before the epoch fails; in each, Spark runs a task up to four times
 V = TypeVar("V")
 
 
@@ -42,16 +44,21 @@ def run_isolated(
     try:
         return Isolated(run(views, False))
     except EpochFailed as error:
-        _raise_if_outside(error)
+        if not is_lost(error):
+            _raise_if_outside(error)
         if not can_run():
             raise
         return _divide(views, error, run) if is_hopeless(error) else _run_group(views, run)
 
 
-def _run_group(views: Sequence[V], run: Callable[[Sequence[V], bool], int]) -> Isolated[V]:
+def _run_group(
+    views: Sequence[V], run: Callable[[Sequence[V], bool], int], attempts: int = ATTEMPTS - 1
+) -> Isolated[V]:
     try:
         return Isolated(run(views, True))
     except EpochFailed as error:
+        if is_lost(error) and attempts > 1:
+            return _run_group(views, run, attempts - 1)
         _raise_if_outside(error)
         return _divide(views, error, run)
 

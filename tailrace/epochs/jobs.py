@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
+from weakref import WeakSet
 
 from msgspec import structs
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,6 +30,7 @@ from tailrace.spark.stages import Stages, set_assignment
 from tailrace.store.base import Store
 from tailrace.task.assignment import Assignment, AssignmentSource
 
+_WARM: WeakSet[SparkContext] = WeakSet()  # those that have run a job with Python workers
 MAX_CACHED_FRAMES = 8  # one for each set of tables that change together, with the temporal filters that are due
 
 
@@ -67,6 +70,15 @@ class Jobs:
             return is_running(spark) and bool(spark.range(1).mapInArrow(lambda batches: batches, "id long").collect())
         except FAILURES:
             return False
+
+    def warm_up(self) -> None:
+        """Starts Spark and its Python workers, unless this process has used them already. That takes seconds."""
+        try:
+            context = self._spark().sparkContext
+        except PySparkException:  # Spark Connect has no context; its server runs already
+            return
+        if context not in _WARM and self.can_run():
+            _WARM.add(context)
 
     def run_job(
         self,

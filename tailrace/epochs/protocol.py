@@ -77,6 +77,7 @@ class Epochs:
         *,
         eager: bool = True,
         passes_time: bool = False,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> Epoch:
         """Brings all views to the cut that is newest now, in several epochs if one would be too large.
 
@@ -85,8 +86,9 @@ class Epochs:
 
         With `eager`, first waits until the log has everything written before this call, and tries failed views again
         if they may have recovered. Otherwise takes what the log has, and pauses between attempts of failed views.
+        Begins no further epoch as soon as `is_stopped()`.
         """
-        began = time.monotonic()
+        began, due = time.monotonic(), None
         if eager:
             self._store.catch_up()
         else:
@@ -94,7 +96,7 @@ class Epochs:
         target, moment = self._store.newest_cut(), self.clock()
         total = Epoch(0, 0, 0.0, 0, target, maintained.count)
         done = read_committed(self._store)
-        while (
+        while not is_stopped() and (
             done.cut.is_before(target)
             or self._store.document(INTENT) is not None
             or (passes_time and done.time < moment)

@@ -72,17 +72,18 @@ class Types:
         """
         if left == right:
             return left
-        families = {_family(left), _family(right)}
+        families = {family(left), family(right)}
         if families <= {"number"} or families <= {"time"}:
             return self.common(left, right)
         other = right if left == "string" else left
-        if "string" not in families or _family(other) not in ("number", "time"):
+        if "string" not in families or family(other) not in ("number", "time"):
             return None
         # A decimal type cannot hold the number in every string, so Spark compares as double.
         return "double" if other.startswith("decimal") else other
 
 
-def _family(kind: str) -> str:
+def family(kind: str) -> str:
+    """`number` or `time` for a type of that kind, else the type."""
     if kind.startswith("decimal") or kind in INTEGERS or is_float(kind):
         return "number"
     return "time" if kind in _TIMES else kind

@@ -1,6 +1,7 @@
 """Failed Spark jobs: their exceptions, their reason as a sentence, and whether a retry can help.
 
-outside     the job was cancelled, or the disk is full: not the view's fault, a later attempt may succeed
+outside     the job was cancelled, the disk is full, or executors were lost: not the view's fault, a later attempt may
+            succeed
 hopeless    a task raised a TailraceError: every attempt fails
 otherwise   Spark or a worker was lost, or an expression failed on some row: unknown until it is retried
 """
@@ -8,7 +9,7 @@ otherwise   Spark or a worker was lost, or an expression failed on some row: unk
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tailrace.errors import EnvironmentFault, EpochFailed, Fenced, SqlError, StoreFull
+from tailrace.errors import EnvironmentFault, EpochFailed, Fenced, NotAStore, SqlError, StoreElsewhere, StoreFull
 from tailrace.sent_errors import receive_error
 from tailrace.spark.session import is_running
 
@@ -26,6 +27,8 @@ FAILURES = (PySparkException, Py4JError, ConnectionError)
 _TASK = re.compile(r".*\(TID \d+\) \([^)]*\): ")  # Spark's prefix to the error of a task
 _AWAITING = "Exception thrown in awaitResult"
 _END_OF_STREAM = "java.io.EOFException"  # what Spark reports if it notices a lost worker only when it reads from it
+# A task failed on several executors because each of them ended, or rows of a shuffle were lost several times.
+_LOST = re.compile("ExecutorLostFailure|has failed the maximum allowable number of times")
 _CLASS = re.compile(r"^[\w.$]+(?:Exception|Error): ")
 
 
@@ -42,8 +45,14 @@ def reason(error: Exception) -> str:
         raised_by_task = _TASK.sub("", lines[1].removeprefix(": "))
         if raised_by_task.startswith(_END_OF_STREAM):
             return "Python worker exited unexpectedly; it may have run out of memory"
-        return _CLASS.sub("", raised_by_task).split(" SQLSTATE:")[0]
+        return _CLASS.sub("", raised_by_task).split(" SQLSTATE:")[0].strip() or _printed(lines)
     return lines[0].split(" SQLSTATE:")[0]
+
+
+def _printed(lines: Sequence[str]) -> str:
+    """What a Python that did not start has printed last."""
+    end = next((number for number, line in enumerate(lines) if line.startswith("PYTHONPATH was")), 0)
+    return lines[end - 1].strip()
 
 
 @contextmanager
@@ -73,13 +82,14 @@ CANCELLED = "SPARK_JOB_CANCELLED"
 def epoch_failed(epoch: int, error: Exception, prefix: str = "") -> EpochFailed:
     """The error of an epoch whose job failed. `cause` is the TailraceError that a task raised, if any.
 
-    `prefix` comes before Spark's own reason. Raises `Fenced` if another process has taken
-    over: then neither the epoch nor its views are to blame.
+    `prefix` comes before Spark's own reason. Raises `Fenced` if another process has taken over, and `NotAStore` if the
+    store has disappeared: then neither the epoch nor its views are to blame.
     """
     cause, cancelled = receive_error(error), condition_of(error) == CANCELLED
-    if isinstance(cause, Fenced):
+    if isinstance(cause, Fenced | NotAStore):
         raise cause from error
-    return EpochFailed(epoch=epoch, reason=prefix + reason(error), cause=cause, cancelled=cancelled)
+    lost = cause is None and bool(_LOST.search(str(error)))
+    return EpochFailed(epoch=epoch, reason=prefix + reason(error), cause=cause, cancelled=cancelled, lost=lost)
 
 
 def condition_of(error: Exception) -> str | None:
@@ -93,8 +103,15 @@ def condition_of(error: Exception) -> str | None:
 
 
 def is_outside(error: EpochFailed) -> bool:
-    """Whether the cause lies outside the view: the job was cancelled, or the disk is full."""
-    return bool(error.cancelled) or (isinstance(error.cause, StoreFull) and error.cause.full == "disk")
+    """Whether the cause lies outside the view: a cancelled job, a full disk, lost executors, or remote ones."""
+    if isinstance(error.cause, StoreFull):
+        return bool(error.cause.full == "disk")
+    return bool(error.cancelled) or is_lost(error) or isinstance(error.cause, StoreElsewhere)
+
+
+def is_lost(error: EpochFailed) -> bool:
+    """Whether the job failed because executors ended again and again: killed, or out of memory."""
+    return bool(error.data.get("lost"))
 
 
 def is_hopeless(error: EpochFailed) -> bool:

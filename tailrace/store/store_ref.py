@@ -21,7 +21,8 @@ from tailrace.store.requested import Requested
 if TYPE_CHECKING:
     from tailrace.store.base import Store
 
-SCHEMES = {"lmdb": "tailrace.store.lmdb", "hbase": "tailrace.store.hbase"}
+EMBEDDED = "lmdb"
+SCHEMES = {EMBEDDED: "tailrace.store.lmdb", "hbase": "tailrace.store.hbase"}
 """By URL scheme, the package of the store. It has two modules: `attached` for tasks, and `opening` for databases."""
 
 TASK_VARIABLES = ("TAILRACE_HBASE_CONNECTION",)
@@ -30,9 +31,13 @@ TASK_VARIABLES = ("TAILRACE_HBASE_CONNECTION",)
 
 @dataclass(frozen=True)
 class StoreRef:
-    """The URL of a store. It can be pickled; every task carries one."""
+    """The URL of a store. It can be pickled; every task carries one.
+
+    `machine` is the only machine that can open it (`store/processes.py`), if the store is bound to one.
+    """
 
     url: str
+    machine: str | None = None
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> StoreRef:
@@ -43,6 +48,10 @@ class StoreRef:
             known = ", ".join(f"{name}:" for name in SCHEMES)
             raise NotAStore(path=text, reason=f"unknown scheme {scheme}: (use a directory, or {known})")
         return cls(text) if colon and scheme in SCHEMES else cls(f"lmdb:{Path(text).resolve()}")
+
+    @property
+    def scheme(self) -> str:
+        return self.url.partition(":")[0]
 
     @property
     def location(self) -> str:
@@ -68,10 +77,9 @@ class StoreRef:
         return bool(self._module("opening").exists(self))
 
     def _module(self, name: str) -> ModuleType:
-        scheme = self.url.partition(":")[0]
         try:
-            return importlib.import_module(f"{SCHEMES[scheme]}.{name}")
+            return importlib.import_module(f"{SCHEMES[self.scheme]}.{name}")
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("tailrace"):
                 raise
-            raise MissingPackage(url=self.url, package=error.name, extra=scheme) from None
+            raise MissingPackage(url=self.url, package=error.name, extra=self.scheme) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 import typer.main
@@ -63,6 +64,17 @@ def test_examples_can_be_copied_from_a_terminal_of_80_columns(verb: str) -> None
     examples = [line for line in command.help.splitlines() if line.lstrip().startswith("tailrace ")]
     assert examples
     assert [line for line in examples if len(line) > 78] == []
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_is_wrapped_at_the_width_of_the_terminal_only(verb: str) -> None:
+    env = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
+    shown = CliRunner().invoke(app, [*([verb] if verb else []), "--help"], env=env).stdout
+    text = [line.strip() for line in shown.partition("╭")[0].partition("Example:")[0].splitlines()]
+    for line, following in pairwise(text):
+        if line and following:
+            word = following.split()[0]
+            assert len(line) + 1 + len(word) > 78, f"{word!r} fits after {line!r}"
 
 
 def test_help_lists_every_verb() -> None:

@@ -18,6 +18,7 @@ import tailrace as tr
 from tailrace import events
 from tailrace.catalog import construction
 from tailrace.cli.app import app
+from tailrace.store.administration import AdministrativeEvent, Stalled
 
 COMMON = ["time", "level", "event", "store", "pid", "message"]
 DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
@@ -25,7 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 def documented_fields() -> dict[str, set[str]]:
     """The fields of each event, from the table in the docs."""
-    rows = re.findall(r"^\| `(\w+)` \| (?:info|error) \| [^|]* \| ([^|]*) \|$", DOCS.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (?:info|warning|error) \| [^|]* \| ([^|]*) \|$", DOCS.read_text(), re.MULTILINE)
     return {event: set(re.findall(r"`(\w+)`", fields)) for event, fields in rows}
 
 
@@ -94,6 +95,8 @@ def test_every_event_is_documented(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "tailrace"):
         events.view_failed("/s", "v", "why")
         events.spark_started("4", "local", "2g", 1.0)
+        events.administrative("/s", AdministrativeEvent(1, 0.0, "moved", "t", ("r",), server="a", source="b"))
+        events.stalled("/s", Stalled("t", "r", "a", 0.0))
     for record in caplog.records:
         fields: dict[str, Any] = record.fields  # type: ignore[attr-defined]
         assert set(fields) == documented_fields()[record.event]  # type: ignore[attr-defined]
@@ -104,6 +107,8 @@ def test_every_event_is_documented(caplog: pytest.LogCaptureFixture) -> None:
         "build",
         "published",
         "view_failed",
+        "administrative",
+        "stalled",
         "error",
         "stop",
     }

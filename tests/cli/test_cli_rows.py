@@ -103,6 +103,8 @@ def test_init_refuses_an_existing_store_and_a_directory_with_files(tmp_path: Pat
 
 BAD = [
     (["put", "orders", "{id: 1}"], "DataError", "row 1 is not JSON"),
+    (["put", "orders", '[{"id": 1}, {"id": 2}]', "{id: 3}"], "DataError", "row 3 is not JSON"),
+    (["put", "orders", '[{"id": 1}, {"id": 2}]', '{"id": "x"}'], "BadValue", "row 3, column 'id'"),
     (["put", "orders", "7"], "BadValue", "row 1 is 7; expected a dict of columns; nothing was written"),
     (["put", "orders", '{"id": "x"}'], "BadValue", "BIGINT"),
     (["put", "orders", '{"id": 1, "price": 1.005}'], "BadValue", "DECIMAL(12,2)"),

@@ -94,16 +94,22 @@ def test_sizes_are_read_only_if_asked_for(shop: Tailrace) -> None:
         assert db.status(sizes=True).tables[0]["rows"] == 0
 
 
-@pytest.mark.parametrize("width", [60, 80, 140])
-def test_it_fits_the_terminal(shop: Tailrace, spark: SparkSession, width: int) -> None:
-    shop("sql", SPEND)
-    shop("sql", SPEND.replace("spend", "a_view_with_a_name_that_is_rather_long_for_a_name"))
-    lines = on_a_terminal(width, "status", str(shop.path)).splitlines()
-    table = [line for line in lines if line[:1] in "┏┃┡│└"]
-    assert max(len(line) for line in table) <= width
-    if width >= 80:
-        for part in ("a_view", "spend", "orders", "rows", "behind"):
-            assert any(part in line for line in table), lines
+LONG = "a_view_with_a_name_that_is_rather_long_for_a_name"
+
+
+def test_it_fits_the_terminal_and_breaks_no_name(shop: Tailrace, spark: SparkSession) -> None:
+    views = [f"spend_of_customers_{i}" for i in range(9)] + [LONG]
+    shop("sql", ";".join(SPEND.replace("spend", name) for name in views))
+    for width in (60, 80, 100, 140):
+        lines = on_a_terminal(width, "status", str(shop.path)).splitlines()
+        table = [line for line in lines if line[:1] in "┏┃┡│└"]
+        assert max(len(line) for line in table) <= width
+        cells = {cell.strip() for line in table for cell in re.split("[│┃]", line)}
+        assert {"orders", "lines", "view", "rows"} <= cells
+        if width >= 80:  # at 60 columns the longest name does not fit
+            assert set(views) <= cells, lines
+            assert ("behind" in cells) == (width >= 140)
+            assert any("not shown" in line and "behind" in line for line in lines) == (width < 140)
 
 
 def on_a_terminal(width: int, *args: str) -> str:

@@ -149,3 +149,15 @@ def test_descendants_are_found_through_proc_and_ps(tmp_path: Path, monkeypatch: 
         assert descendants(run.process.pid) == [expected]
         monkeypatch.setattr(interrupts, "_processes", interrupts._processes_by_ps)
         assert descendants(run.process.pid) == [expected]
+
+
+def test_run_ends_with_a_clear_error_if_its_store_is_moved_away(tmp_path: Path, shop: Tailrace) -> None:
+    put(shop, 1)
+    with command(tmp_path, "run", shop.path) as run:
+        run.wait_until(lambda: "epoch 1:" in run.out, "the first epoch")
+        shop.path.rename(tmp_path / "elsewhere")
+        assert run.end() == 1
+    assert f"the store {shop.path} is gone: it was moved or deleted while in use" in run.err
+    assert "Traceback" not in run.err
+    assert "Errno" not in run.err
+    assert not shop.path.exists()

@@ -249,3 +249,13 @@ def test_a_store_can_be_opened_twice_and_a_closed_handle_refuses(tmp_path: Path,
     second.close()
     with pytest.raises(NotAStore):
         tr.open(tmp_path / "absent")
+
+
+def test_a_view_is_no_table(db: tr.Database) -> None:
+    db.sql("CREATE MATERIALIZED VIEW spend AS SELECT cust, SUM(price) AS total FROM orders GROUP BY cust")
+    db.sql("CREATE MATERIALIZED VIEW big AS SELECT cust FROM spend WHERE total > 10")
+    for write in (lambda: db.table("Big").put({"cust": 1}), lambda: db.sql("ALTER TABLE big ADD COLUMN x INT")):
+        with pytest.raises(UnknownName, match=r"no table named .*: it is a view, .* of orders: write to tables"):
+            write()
+    with pytest.raises(UnknownName, match="no view named 'orders': it is a table"):
+        db.view("orders")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from fault_bench import Bench, recovered
-from fault_cluster import cluster, executor_of
+from fault_cluster import executor_of, local_spark
 from pyspark.sql import SparkSession
 
 SPECULATION = {
@@ -25,8 +25,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iter
     path = tmp_path_factory.mktemp("cluster")
     settings = " ".join(f"--conf {name}={value}" for name, value in SPECULATION.items())
     with (
-        cluster(path, path / "faults") as master,
-        Bench(path, spark, -1, master, PYSPARK_SUBMIT_ARGS=f"{settings} pyspark-shell") as made,
+        local_spark(path / "spark", path / "faults") as cluster,
+        Bench(path, spark, -1, cluster.url, PYSPARK_SUBMIT_ARGS=f"{settings} pyspark-shell") as made,
     ):
         made.runner.wait_for("ready")
         made.write(random.Random(0))

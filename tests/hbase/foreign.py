@@ -93,10 +93,10 @@ class ForeignClient:
 
 
 @contextmanager
-def foreign_table(client: Client, versions: int = 1, splits: tuple[bytes, ...] = ()) -> Iterator[str]:
-    """A table of HBase that is not replicated, for the time of a test."""
+def foreign_table(client: Client, versions: int = 1, splits: tuple[bytes, ...] = (), scope: int = 0) -> Iterator[str]:
+    """A table of HBase for the time of a test. Unless told otherwise, it is not replicated."""
     name = f"t{uuid4().hex[:8]}"
-    client.create_table(name, ("f", "g"), 0, splits, versions)
+    client.create_table(name, ("f", "g"), scope, splits, versions)
     try:
         yield name
     finally:

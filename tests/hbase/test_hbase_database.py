@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import struct
 import threading
-import uuid
 from collections.abc import Iterator
 
 import pytest
 from foreign import ROWS, foreign_table
+from hbase_stores import new_database
 from pyspark.sql import SparkSession
 from thrift_client import Client, tname
 
 import tailrace as tr
 from tailrace.database.inside import inside
 from tailrace.errors import NotCapable, SqlError, Unsupported, ViewFailed
-from tailrace.store.hbase.admin import Admin
-from tailrace.store.hbase.hbase_store import HbaseStore
 from tailrace_hbase.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.hbase
@@ -24,15 +22,8 @@ pytestmark = pytest.mark.hbase
 
 @pytest.fixture
 def db(cluster: LocalCluster, spark: SparkSession) -> Iterator[tr.Database]:
-    name = f"d{uuid.uuid4().hex[:8]}"
-    with tr.open(cluster.url(name), create=True, spark=spark) as database:
-        cluster.admin("peer", "add", name)
+    with new_database(cluster, spark) as database:
         yield database
-        store = inside(database).store
-        assert isinstance(store, HbaseStore)
-        cluster.admin("peer", "remove", name)
-        for namespace in (name, f"{name}_data"):
-            Admin(store.client).drop_namespace(namespace)
 
 
 def rows(db: tr.Database, query: str) -> list[tuple[object, ...]]:

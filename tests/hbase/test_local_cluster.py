@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from namespaces import Logged
+from thrift_client import Client
 
 from tailrace_hbase import artifacts, settings
 from tailrace_hbase.local_cluster import LocalCluster
@@ -58,15 +59,20 @@ def test_a_killed_role_is_started_again(cluster: LocalCluster) -> None:
     assert answers(cluster.port) is None
 
 
-def test_a_region_server_is_added_and_removed(cluster: LocalCluster) -> None:
+@pytest.mark.parametrize("orderly", [True, False])
+def test_a_region_server_is_added_and_removed(logged: Logged, client: Client, orderly: bool) -> None:
+    cluster = logged.cluster
     role = cluster.add_server()
-    address = cluster.address(role)
     try:
-        end = time.monotonic() + 120
-        while address not in (joined := [s["server"] for s in cluster.admin("check", "none")["servers"]]):
-            assert time.monotonic() < end, joined
+        cluster.await_server(role)
+        with logged.table() as table:
+            logged.move(table, role)
+            client.put(table, b"r", {"f:v": b"1"})
+            cluster.remove_server(role, orderly=orderly)
+            assert [result.row for result in client.scan(table)] == [b"r"]
     finally:
-        cluster.remove_server(role)
+        if role in cluster.roles:
+            cluster.remove_server(role)
     assert role not in cluster.roles
 
 

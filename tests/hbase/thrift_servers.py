@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tailrace_hbase.artifacts import java
+from tailrace_hbase.java_process import OPENED
 from tailrace_hbase.local_cluster import LocalCluster
-from tailrace_hbase.servers import OPENED
 from tailrace_hbase.settings import HOST
 
 THRIFT1, THRIFT2 = (f"org.apache.hadoop.hbase.{name}.ThriftServer" for name in ("thrift", "thrift2"))

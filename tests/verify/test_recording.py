@@ -178,7 +178,9 @@ def test_what_cannot_be_recorded(db: tr.Database, tmp_path: Path) -> None:
     with pytest.raises(UnknownName):
         db.record(tmp_path / "h.arrow", ["nosuch"])
     create(db, "selection")
-    with pytest.raises(FileNotFoundError), db.record(tmp_path / "no" / "such" / "h.arrow"):
+    with pytest.raises(StoreError, match="No such file or directory"), db.record(tmp_path / "no" / "such" / "h.arrow"):
+        pass
+    with pytest.raises(StoreError, match="is a directory"), db.record(tmp_path, overwrite=True):
         pass
     with (
         pytest.raises(StoreError, match="'selection' was dropped, renamed or replaced"),
@@ -187,6 +189,29 @@ def test_what_cannot_be_recorded(db: tr.Database, tmp_path: Path) -> None:
         db.drop("selection")
     assert len(lines(tmp_path / "h.arrow", "epoch")) == 1  # the file keeps everything up to the drop
     assert inside(db).store.documents(PINS) == {}
+
+
+def test_an_existing_file_is_overwritten_only_on_request(db: tr.Database, tmp_path: Path) -> None:
+    create(db, "sums")
+    path = tmp_path / "h.arrow"
+    path.write_text("mine")
+    command = ["record", db.path, str(path), "--seconds", "0"]
+    refused = CliRunner().invoke(app, command)
+    assert refused.exit_code == 1
+    assert "already exists" in refused.stderr
+    assert "--overwrite" in refused.stderr
+    assert (path.read_text(), [p.name for p in tmp_path.glob("*h.arrow*")]) == ("mine", ["h.arrow"])
+    assert CliRunner().invoke(app, [*command, "--overwrite"]).exit_code == 0
+    assert len(lines(path, "epoch")) == 1
+
+
+def test_a_file_that_appears_during_the_recording_is_kept(db: tr.Database, tmp_path: Path) -> None:
+    create(db, "sums")
+    path = tmp_path / "h.arrow"
+    with pytest.raises(StoreError, match="written by another process meanwhile") as caught, db.record(path):
+        path.write_text("mine")
+    assert path.read_text() == "mine"
+    assert len(lines(Path(caught.value.path), "epoch")) == 1
 
 
 def test_the_command_line_records_and_checks(db: tr.Database, tmp_path: Path, spark: Any) -> None:

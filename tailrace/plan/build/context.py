@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from tailrace.errors import SqlError
+from tailrace.plan.build.impossible_literals import refuse_impossible_literals
 from tailrace.plan.build.placeholders import Subqueries, has_placeholder, insert_placeholders
 from tailrace.plan.build.scope import Scope
 from tailrace.plan.build.time_conditions import admit_time, require_times
@@ -67,8 +68,11 @@ class Environment:
 
     def resolve(self, tree: exp.Expr, relation: Relation) -> str:
         """The text of an expression with column references replaced by positions in `relation` (`_0`, `_1`, ...)."""
+        return generate(self._resolved(tree, relation))
+
+    def _resolved(self, tree: exp.Expr, relation: Relation) -> exp.Expr:
         refuse_expression(tree)
-        return generate(relation.scope.resolve(tree).unnest())
+        return relation.scope.resolve(tree).unnest()
 
     def condition(self, tree: exp.Expr, relation: Relation, clause: str) -> list[str]:
         """The resolved conjuncts of a condition, with placeholders for subqueries."""
@@ -78,7 +82,9 @@ class Environment:
             if functions.is_aggregate(node):
                 message = f"aggregate {functions.name(node)}() is not allowed in {clause}"
                 raise SqlError(message=message + ("; use HAVING" if clause == "WHERE" else ""), **location(node))
-        text = self.resolve(tree, relation)
+        resolved = self._resolved(tree, relation)
+        refuse_impossible_literals(resolved, relation.node.columns)
+        text = generate(resolved)
         if not has_placeholder(text):
             self.require_boolean(relation.node.columns, text, tree, clause)
         require_times(relation.node.columns, conjuncts(text), tree, self.types)

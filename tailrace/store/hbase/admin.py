@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from tailrace.errors import RequestRefused
 from tailrace.store.hbase.client import Client
 from tailrace.store.hbase.connections import idl
 
 ALL_VERSIONS = FOREVER = 2**31 - 1
+_REPLACED = (b"SPLIT", b"MERGED")  # states of regions whose rows are in other regions now
 UNSPLIT = {b"SPLIT_POLICY": b"org.apache.hadoop.hbase.regionserver.DisabledRegionSplitPolicy"}
 """The attribute of a table whose regions are never split."""
 
@@ -42,6 +45,20 @@ class Region:
     name: str
     id: int
     server: str
+
+
+class PlacedRegion(msgspec.Struct, frozen=True):
+    """A region as `hbase:meta` has it: its rows (first row and end in hexadecimal; no end: to the last), its server."""
+
+    table: str
+    name: str
+    start: str
+    end: str
+    server: str
+
+    def overlaps(self, other: PlacedRegion) -> bool:
+        """Whether two regions of a table have rows in common."""
+        return (not other.end or self.start < other.end) and (not self.end or other.start < self.end)
 
 
 class Admin:
@@ -133,6 +150,27 @@ class Admin:
 
     def is_enabled(self, name: str) -> bool:
         return bool(self._connections.call("isTableEnabled", self._name(name)))
+
+    def placement(self, name: str, known: Mapping[str, PlacedRegion]) -> list[PlacedRegion]:
+        """The regions of a table and their servers. A region that is in transition stays where it was `known` to be."""
+        prefix, found = f"{name},".encode(), list[tuple[bytes, str, str]]()
+        for page in self._meta.scan(prefix + b",", prefix[:-1] + b"-,"):
+            for row, cells in page:
+                start, _, rest = row.removeprefix(prefix).rpartition(b",")
+                encoded = rest.strip(b".").rpartition(b".")[2].decode()
+                state = cells.get(b"state", (b"", 0))[0]
+                if state == b"OPEN" and b"server" in cells and b"serverstartcode" in cells:
+                    code = int.from_bytes(cells[b"serverstartcode"][0], "big")
+                    server = f"{cells[b'server'][0].decode().replace(':', ',')},{code}"
+                    found.append((start, encoded, server))
+                elif state not in _REPLACED and encoded in known:
+                    found.append((start, encoded, known[encoded].server))
+        found.sort()
+        ends = [start for start, _, _ in found[1:]] + [b""]
+        return [
+            PlacedRegion(name, encoded, start.hex(), end.hex(), server)
+            for (start, encoded, server), end in zip(found, ends, strict=True)
+        ]
 
     def _region_ids(self, name: str) -> dict[bytes, int]:
         """The id of each region, by its first row. The answer to `getAllRegionLocations` leaves it out.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 
+from tailrace.store.hbase.connections import idl
 from tailrace.store.hbase.hbase_store import HbaseStore
 from tailrace.store.store_ref import StoreRef
 
+idl()  # parsed once, in Spark's daemon, and not in every worker that it forks
 _attached: dict[tuple[int, str], HbaseStore] = {}  # by process id and URL
 
 

@@ -36,6 +36,7 @@ from tailrace.errors import (
     UnknownName,
 )
 from tailrace.store import log_entries
+from tailrace.store.administration import AdministrativeEvent, Stalled
 from tailrace.store.base import LAYOUTS, ROW_COUNTS, Capability, Change, Cut, Past, Position, Store, Written
 from tailrace.store.documents import Changes, Kind
 from tailrace.store.hbase.admin import Admin, Family
@@ -45,9 +46,11 @@ from tailrace.store.hbase.images import BAD_KEY, Gone, Images, image_prefix
 from tailrace.store.hbase.mapping import MAPPINGS, MappedTable, TableMapping, grown, unescape
 from tailrace.store.hbase.meta import Documents
 from tailrace.store.hbase.namespace import STATES, read_settings
+from tailrace.store.hbase.placement import PLACEMENT
 from tailrace.store.hbase.resolved_log import ReadEntry, ResolvedLog
 from tailrace.store.hbase.resolver import Resolver
 from tailrace.store.hbase.resolving import BadRow
+from tailrace.store.hbase.rounds import STALLED_REGIONS
 from tailrace.store.hbase.row_locks import RowLocks
 from tailrace.store.hbase.table_options import create_mapping, table_options
 from tailrace.store.hbase.tail import ROUND, TRIMMED, WANTED, Tail
@@ -142,6 +145,14 @@ class HbaseStore(Store):
 
     def advance(self) -> None:
         self.resolver.advance()
+
+    def administrative_events(self) -> Sequence[AdministrativeEvent]:
+        placement = self._documents.document(PLACEMENT)
+        return () if placement is None else placement.events
+
+    def stalled(self) -> Sequence[Stalled]:
+        found = self._documents.document(STALLED_REGIONS)
+        return () if found is None else found.regions
 
     # definitions of tables
 

@@ -23,10 +23,12 @@ from tailrace import faults
 from tailrace.codec.schema import TableDef
 from tailrace.errors import EpochsLocked, NotShipped
 from tailrace.store.base import LAYOUTS, ROW_COUNTS, Cut
+from tailrace.store.hbase.admin import Admin
 from tailrace.store.hbase.client import Client, Deletion
 from tailrace.store.hbase.images import Image, Images
 from tailrace.store.hbase.mapping import MAPPINGS, MappedTable, TableMapping
 from tailrace.store.hbase.meta import Documents
+from tailrace.store.hbase.placement import Observer
 from tailrace.store.hbase.raw_log import (
     BARRIER,
     BULK_LOAD,
@@ -40,8 +42,9 @@ from tailrace.store.hbase.raw_log import (
 )
 from tailrace.store.hbase.resolved_log import ResolvedLog
 from tailrace.store.hbase.resolving import Answer, Doubt, Resolved, Touched, resolve
+from tailrace.store.hbase.rounds import Round, Rounds
 from tailrace.store.hbase.row_locks import RowLocks
-from tailrace.store.hbase.tail import FORMING, ROUND, TAIL, WANTED, Forming, Tail
+from tailrace.store.hbase.tail import FORMING, ROUND, TAIL, Forming, Tail
 from tailrace.store.hbase.tracking import Barrier, Tracking
 from tailrace.store.key_limit import KeyLimit
 
@@ -49,6 +52,7 @@ LOCK = "tail"
 PATIENCE = 600.0  # seconds that a caller waits for another process that resolves
 BARRIER_PATIENCE = 120.0  # seconds until a region must have shipped a barrier
 GLANCE = 0.01  # seconds between two looks at the marks
+LAST = ROUND - 1024  # transactions of a round that is open, at most: numbers of the next one are for later writes
 LARGEST = 32 << 20  # bytes of the raw log that one transaction covers, about
 
 
@@ -72,6 +76,8 @@ class Resolver:
         self._images = Images(client.table(f"{namespace}:rows", b"r"))
         self._log = ResolvedLog(client.table(f"{namespace}:log", b"l"))
         self._tracking = Tracking(client, namespace)
+        url = f"{client.url}/{namespace}"
+        self._rounds, self._observer = Rounds(documents, url), Observer(Admin(client), documents, url)
         self._is_clear = False  # whether the raw log was deleted up to the tail, since this process began
 
     @property
@@ -79,20 +85,23 @@ class Resolver:
         return self._documents.document(TAIL) or Tail((0,) * self._nodes)
 
     def advance(self) -> None:
-        """Resolves what was shipped. If another process does so, returns at once."""
+        """Resolves what was shipped, without waiting for the rest. If another process does so, returns at once."""
         with suppress(EpochsLocked), self._locks.held(LOCK):
             self._begin()
-            tail = self.tail
-            if (self._documents.document(WANTED) or 0) > tail.transaction or tail.transaction % ROUND > ROUND // 2:
-                self._round()
-            else:
-                self._resolve()
+            if self._rounds.is_due(self.tail):
+                self._begin_round()
+            self._follow_round()
+            self._observer.observe_if_due(self._mapped_tables())
 
     def catch_up(self) -> None:
         """Resolves everything that was written before this call."""
         with self._locks.held(LOCK, PATIENCE):
             self._begin()
-            self._round()
+            waiting = self._begin_round()
+            while not self._follow_round():
+                if waiting.seconds > BARRIER_PATIENCE:
+                    raise self._not_shipped(waiting)
+                time.sleep(GLANCE)
 
     def exclusively(self, patience: float = PATIENCE) -> Any:
         """Keeps all processes from resolving, in a block."""
@@ -118,40 +127,50 @@ class Resolver:
 
     # rounds
 
-    def _round(self) -> None:
-        """A round: everything that was written before it is resolved when it ends."""
+    def _begin_round(self) -> Round:
+        """Begins a round: everything that was written before it is resolved when it ends."""
         tail = self.tail
         begun = tail.begun + 1
         self._documents.change_documents(
             {TAIL.name: structs.replace(tail, begun=begun)}, expected=self._as_stored(tail)
         )
         faults.point("tail.round")
-        mappings = self._documents.documents(MAPPINGS).values()
-        left = self._tracking.put_barriers(mappings, begun)
-        deadline = time.monotonic() + BARRIER_PATIENCE
-        while True:
-            left -= {barrier for barrier, number in self._resolve() if number == begun}
-            if not left:
-                break
-            if time.monotonic() > deadline:
-                table, row = next(iter(left))
-                raise NotShipped(
-                    url=f"{self._client.url}/{self._namespace}",
-                    namespace=self._namespace,
-                    table=table,
-                    row=row,
-                    seconds=BARRIER_PATIENCE,
-                )
-            left = self._without_dropped(left)
-            time.sleep(GLANCE)
-        tail = self.tail
-        ended = structs.replace(tail, transaction=begun * ROUND)
-        self._log.write_note(ended.transaction, time.time(), ended.ends)
-        self._documents.change_documents({TAIL.name: ended}, expected=self._as_stored(tail))
+        left = self._tracking.put_barriers(self._documents.documents(MAPPINGS).values(), begun)
+        self._rounds.open = Round(begun, left, tail.transaction)
+        return self._rounds.open
 
-    def _without_dropped(self, barriers: set[Barrier]) -> set[Barrier]:
-        tables = {mapping.table for mapping in self._documents.documents(MAPPINGS).values()}
-        return {(table, row) for table, row in barriers if table in tables}
+    def _follow_round(self) -> bool:
+        """Resolves what was shipped. Returns whether no round is open: the last one has ended."""
+        barriers, waiting = self._resolve(), self._rounds.open
+        if waiting is None:
+            return True
+        came, tables = {barrier for barrier, number in barriers if number == waiting.number}, self._mapped_tables()
+        waiting.left = {b: region for b, region in waiting.left.items() if b not in came and b[0] in tables}
+        tail = self.tail
+        if waiting.left:
+            self._rounds.report_if_stalled()
+            if tail.transaction % ROUND > LAST:
+                raise self._not_shipped(waiting)
+            return False
+        if self._rounds.end(tail):
+            ended = structs.replace(tail, transaction=waiting.number * ROUND)
+            self._log.write_note(ended.transaction, time.time(), ended.ends)
+            self._documents.change_documents({TAIL.name: ended}, expected=self._as_stored(tail))
+        return True
+
+    def _not_shipped(self, waiting: Round) -> NotShipped:
+        (table, _), region = next(iter(waiting.left.items()))
+        return NotShipped(
+            url=f"{self._client.url}/{self._namespace}",
+            namespace=self._namespace,
+            table=table,
+            region=region.name,
+            seconds=waiting.seconds,
+        )
+
+    def _mapped_tables(self) -> set[str]:
+        """The tables of HBase that are tailed."""
+        return {mapping.table for mapping in self._documents.documents(MAPPINGS).values()}
 
     @staticmethod
     def _as_stored(tail: Tail) -> dict[str, Tail | None]:

@@ -1,6 +1,6 @@
 """How far the logs of HBase are resolved: documents of the store, and positions of writes.
 
-A transaction of the store has all cells between two sets of marks. Its number is `round * 2^16 + i`: a *round* begins,
+A transaction of the store has all cells between two sets of marks. Its number is `round * 2^24 + i`: a *round* begins,
 puts a barrier into every region, and ends when all barriers have been resolved. A write that ends while round r is the
 last one begun is therefore covered by the first transaction of round r + 1: that is its position.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tailrace.store.documents import Count, Document, Kind
 
-ROUND = 1 << 16  # transactions of one round, at most
+ROUND = 1 << 24  # transactions of one round, at most: enough for weeks in which a region ships nothing
 
 
 class Tail(Document, frozen=True):

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tailrace.errors import SqlError, Unsupported
-from tailrace.store.hbase.admin import Admin
+from tailrace.store.hbase.admin import Admin, Region
 from tailrace.store.hbase.client import Client, Deletion, HbaseTable
 from tailrace.store.hbase.mapping import TableMapping, unescape
 from tailrace.store.hbase.raw_log import (
@@ -86,13 +86,13 @@ class Tracking:
             self._marks.put_many([(mark_key(region, 0), {MARK: value})], timestamp=number)
         return horizon
 
-    def put_barriers(self, mappings: Iterable[TableMapping], nonce: int) -> set[Barrier]:
+    def put_barriers(self, mappings: Iterable[TableMapping], nonce: int) -> dict[Barrier, Region]:
         """Puts a barrier into each region of all tables. Returns them, without those of tables that do not exist."""
-        barriers = set()
+        barriers: dict[Barrier, Region] = {}
         for table, family in {m.table: unescape(m.families[0]) for m in mappings}.items():
             regions = self._admin.regions(table) if self._admin.table_exists(table) else []
             while True:
-                rows = [region.start or b"\0" for region in regions]
+                rows = {region.start or b"\0": region for region in regions}
                 column = family + b":" + BARRIER + str(nonce).encode()
                 handle: HbaseTable = self._client.table(table, None)
                 handle.delete_many([Deletion(row, 1, [column], "version") for row in rows])
@@ -100,5 +100,5 @@ class Tracking:
                 if [r.name for r in again] == [r.name for r in regions]:
                     break
                 regions = again
-            barriers |= {(table, row) for row in rows}
+            barriers |= {(table, row): region for row, region in rows.items()}
         return barriers

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections import OrderedDict
 from pathlib import Path
 
+from tailrace.errors import StoreElsewhere
+from tailrace.store.lmdb.environment import gone
 from tailrace.store.lmdb.store import LmdbStore
+from tailrace.store.processes import this_machine
 from tailrace.store.store_ref import StoreRef
 
 MAX_OPEN = 4  # stores that a worker keeps open; each reserves address space for its memory maps
@@ -16,9 +20,17 @@ _attached: OrderedDict[_Identity, LmdbStore] = OrderedDict()  # least recently u
 
 
 def attach(ref: StoreRef) -> LmdbStore:
-    """The store at a reference."""
+    """The store at a reference. Raises `StoreElsewhere` on another machine, `NotAStore` if the store has disappeared.
+
+    Unsafe on another machine, even if the directory is on a shared disk: LMDB's locks are in the memory of one machine.
+    """
     path = ref.location
-    stat = os.stat(Path(path) / "store.json")  # tells it from an earlier store at the same path
+    if ref.machine not in (None, this_machine()):
+        raise StoreElsewhere(path=path, host=socket.gethostname())
+    try:
+        stat = os.stat(Path(path) / "store.json")  # tells it from an earlier store at the same path
+    except FileNotFoundError:
+        raise gone(path) from None
     identity = (os.getpid(), path, stat.st_ino, stat.st_mtime_ns)
     if identity not in _attached:
         for replaced in [i for i in _attached if i[:2] == identity[:2]]:

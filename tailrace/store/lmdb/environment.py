@@ -17,7 +17,7 @@ from typing import Any
 
 import lmdb
 
-from tailrace.errors import Closed, Corrupt, NewerFormat, StoreError, StoreFull
+from tailrace.errors import Closed, Corrupt, NewerFormat, NotAStore, StoreError, StoreFull
 from tailrace.store.disk_errors import FORBIDDEN, FULL, full_disk, is_full, read_only
 from tailrace.store.lmdb import private
 
@@ -61,6 +61,13 @@ def _other(path: str, error: Exception) -> StoreError:
     if code in FORBIDDEN:
         return _read_only(path, error)
     return StoreError(message=f"{path}: {error}")
+
+
+def gone(store: str) -> NotAStore:
+    """The error of a store whose directory has disappeared while this process used it."""
+    reason = "it was moved or deleted while in use"
+    advice = "Stop all processes that use a store before you move it, then start them with the new path"
+    return NotAStore(path=store, reason=reason, text=f"the store {store} is gone: {reason}. {advice}")
 
 
 TRANSLATIONS: dict[type[Exception], Callable[[str, Exception], StoreError]] = {
@@ -140,12 +147,15 @@ def _key(path: Path) -> _Key | None:
 def acquire(store: str, path: Path, names: tuple[str, ...], map_size: int, durable: bool) -> Environment:
     """The process's only environment at `path`, opened if necessary. The caller must `release` it.
 
-    `store` is the path of the store that the environment belongs to.
+    `store` is the path of the store that the environment belongs to. Raises `NotAStore` if it has disappeared: parts
+    of it must not be made again at that path.
     """
     with _guard:
         key = _key(path)
         env = None if key is None else _open.get(key)
         if env is None:
+            if not os.path.isdir(store):
+                raise gone(store)
             try:
                 is_new = private.make_directory(path)
                 handle = lmdb.open(

@@ -16,7 +16,7 @@ import msgspec
 from tailrace.errors import Corrupt, EpochsLocked
 from tailrace.store import documents
 from tailrace.store.lmdb import private
-from tailrace.store.lmdb.environment import translate
+from tailrace.store.lmdb.environment import gone, translate
 from tailrace.store.locks import Holder, LockName
 from tailrace.store.processes import is_process_alive, this_process
 
@@ -35,10 +35,15 @@ class _Note(msgspec.Struct, frozen=True):
 
 @contextmanager
 def held(directory: str, name: LockName, patience: float = 0.0) -> Iterator[None]:
-    """Holds a lock of a store. Raises `EpochsLocked` if another process keeps it for `patience` seconds."""
+    """Holds a lock of a store. Raises `EpochsLocked` if another process keeps it for `patience` seconds.
+
+    Raises `NotAStore` if the store's directory has disappeared.
+    """
     path = _path(directory, name)
     try:
         descriptor = private.open_file(path, os.O_RDWR | os.O_CREAT)
+    except FileNotFoundError:
+        raise gone(directory) from None
     except OSError as error:
         raise translate(str(path), error) from error
     try:

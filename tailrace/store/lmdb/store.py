@@ -46,6 +46,7 @@ from tailrace.store.lmdb.shapes import Shapes
 from tailrace.store.lmdb.shard import DATABASES as SHARD_DATABASES
 from tailrace.store.lmdb.shard import LmdbShard, delete_range
 from tailrace.store.locks import TERM, Holder, LockName
+from tailrace.store.processes import this_machine
 from tailrace.store.store_ref import StoreRef
 
 DATABASES = ("rows", "log", "transactions", "documents", "shapes")
@@ -74,7 +75,7 @@ class LmdbStore(Store):
     def __init__(self, path: Path) -> None:
         self.settings = read_settings(path)
         self.path = str(path.resolve())
-        self.ref = StoreRef(f"lmdb:{self.path}")
+        self.ref = StoreRef(f"lmdb:{self.path}", this_machine())
         self.nodes, self.shards = self.settings.nodes, self.settings.shards
         self._base = self._open(path / "base", DATABASES)
         self._rows, self._log, self._transactions, self._documents, self._shapes = (

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tailrace.codec.schema import TableDef
-from tailrace.errors import BadRecording, TailraceError
+from tailrace.errors import BadRecording, StoreError, TailraceError
 from tailrace.plan.sql.statements import CreateTable, parse
 
 FORMAT = 1
@@ -83,13 +83,22 @@ class Header:
 
 
 class Writer:
-    """Writes a recording to a draft file. On exit, the draft gets its final name if `whole` is set, or is deleted."""
+    """Writes a recording to a draft file. On exit, the draft gets its final name if `whole` is set, or is deleted.
+
+    Raises `StoreError` if the file cannot be written, or exists and is not to be overwritten.
+    """
 
     whole = False
 
-    def __init__(self, path: Path, header: Header) -> None:
-        self._path, self._draft = path, path.with_name(f".{path.name}.{os.getpid()}")
-        handle = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    def __init__(self, path: Path, header: Header, *, overwrite: bool = False) -> None:
+        require_new(path, overwrite=overwrite)
+        self._path, self._overwrite = path, overwrite
+        self._draft = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            handle = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        except OSError as error:
+            advice = "Choose a file in a directory that exists and that this user can write to"
+            raise StoreError(message=f"cannot write {path}: {error.strerror}. {advice}", path=str(path)) from error
         self._file = os.fdopen(handle, "wb")
         text = _header_json(header)
         schema = COLUMNS.with_metadata({ENTRY: text, SEAL: _number(zlib.crc32(text))})
@@ -115,9 +124,29 @@ class Writer:
         self._writer.close()
         self._file.close()
         if self.whole:
-            self._draft.rename(self._path)
+            self._publish()
         else:
             self._draft.unlink()
+
+    def _publish(self) -> None:
+        """Gives the draft its name. It keeps its own name if another process has written that file meanwhile."""
+        if self._overwrite:
+            self._draft.rename(self._path)
+            return
+        try:
+            os.link(self._draft, self._path)
+        except FileExistsError:
+            message = f"{self._path} was written by another process meanwhile; this recording is in {self._draft}"
+            raise StoreError(message=message, path=str(self._draft)) from None
+        self._draft.unlink()
+
+
+def require_new(path: Path, *, overwrite: bool) -> None:
+    """Raises `StoreError` if a path exists and is not a file that may be overwritten."""
+    if path.is_dir() or (path.exists() and not overwrite):
+        what = "is a directory" if path.is_dir() else "already exists"
+        advice = "Choose another file" + ("" if path.is_dir() else ", or overwrite it (--overwrite)")
+        raise StoreError(message=f"{path} {what}. {advice}; nothing was changed", path=str(path))
 
 
 def _checksum(batch: pa.RecordBatch) -> bytes:

@@ -163,12 +163,14 @@ def _table_changes(number: int, table: TableDef, delta: pa.RecordBatch) -> list[
 
 
 @contextmanager
-def recorded(store: Store, catalog: Catalog, path: Path, names: Sequence[str]) -> Iterator[Recording]:
+def recorded(
+    store: Store, catalog: Catalog, path: Path, names: Sequence[str], *, overwrite: bool = False
+) -> Iterator[Recording]:
     """Records views in a thread while the block runs. An error of the thread is raised at the end of the block."""
     with _followed(store, catalog, names) as follower:
         views = [catalog.view(name) for name in names]
         header = _header(catalog, views)
-        with Writer(path, header) as writer:
+        with Writer(path, header, overwrite=overwrite) as writer:
             recording = Recording(store, catalog, views, header.tables, follower, writer)
             recording.begin()
             writer.whole = True  # from here on the file is valid wherever the recording ends

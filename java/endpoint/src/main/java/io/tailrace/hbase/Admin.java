@@ -17,9 +17,13 @@ import org.apache.hadoop.hbase.client.ConnectionFactory;
 public final class Admin {
   private static final String USAGE = String.join(System.lineSeparator(),
     "usage: Admin <command>; the answer is one line of JSON",
-    "  peer add <namespace> [--not-serial]    create the replication peer (--not-serial: for tests, loses the order)",
+    "  peer add <namespace> [--not-serial] [--bandwidth=<bytes>]",
+    "                                         create the replication peer (--not-serial: for tests, loses the order;",
+    "                                         --bandwidth: bytes that a server ships in a second, at most)",
     "  peer remove|show|enable|disable <namespace>",
     "  check <namespace>                      peer, scopes of tables, version, replication in each server",
+    "  finish <namespace> <region>            let replication go on that waits for ever for an earlier part of the",
+    "                                         region's log (HBASE-29499); check lists such regions as unfinished",
     "  tables                                 tables, their families and regions",
     "  move <region> [<server>]               region by encoded name; server as host:port; without it: any other",
     "  split <table> [<key>]                  at the key (\\xHH for bytes), or every region in its middle",
@@ -27,6 +31,7 @@ public final class Admin {
     "  flush <table>",
     "  compact <table> [--major]              and wait for the end",
     "  rollwal <server>                       begin a new WAL file",
+    "  drain <server>                         move all of its regions to others, before it is stopped",
     "  balancer on|off",
     "  shutdown                               stop the master and all region servers, in good order");
 
@@ -65,6 +70,8 @@ public final class Admin {
         return peer(new Peer(admin, at(rest, 1)), rest);
       case "check":
         return new Check(admin, at(rest, 0)).report();
+      case "finish":
+        return new Ranges(admin, new Peer(admin, at(rest, 0)).id()).finish(at(rest, 1));
       case "tables":
         return Collections.singletonMap("tables", placement.tables());
       case "move":
@@ -79,6 +86,8 @@ public final class Admin {
         return placement.compact(at(rest, 0), Arrays.asList(rest).contains("--major"));
       case "rollwal":
         return placement.rollWal(at(rest, 0));
+      case "drain":
+        return placement.drain(at(rest, 0));
       case "balancer":
         return placement.balancer(at(rest, 0).equals("on"));
       case "shutdown":
@@ -91,7 +100,7 @@ public final class Admin {
   private static Map<String, Object> peer(Peer peer, String[] rest) throws IOException {
     switch (rest[0]) {
       case "add":
-        return peer.add(!Arrays.asList(rest).contains("--not-serial"));
+        return peer.add(!Arrays.asList(rest).contains("--not-serial"), bandwidth(rest));
       case "remove":
         return peer.remove();
       case "show":
@@ -103,6 +112,19 @@ public final class Admin {
       default:
         throw new UsageException("There is no command peer " + rest[0]);
     }
+  }
+
+  private static long bandwidth(String[] arguments) {
+    for (String argument : arguments) {
+      if (argument.startsWith("--bandwidth=")) {
+        try {
+          return Long.parseLong(argument.substring("--bandwidth=".length()));
+        } catch (NumberFormatException e) {
+          throw new UsageException(argument + " is no number of bytes");
+        }
+      }
+    }
+    return 0;
   }
 
   private static String at(String[] arguments, int place) {

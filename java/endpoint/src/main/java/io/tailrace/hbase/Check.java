@@ -10,8 +10,12 @@ import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.replication.ReplicationLoadSource;
+import org.apache.hadoop.hbase.util.VersionInfo;
 
-/** Facts that decide whether changes reach the log: the peer, the scopes of tables, replication in every server. */
+/**
+ * Facts that decide whether changes reach the log: the peer, the scopes of tables, replication in every server, regions
+ * that wait for an earlier part of their log.
+ */
 final class Check {
   private final Admin admin;
   private final Peer peer;
@@ -30,7 +34,10 @@ final class Check {
     answer.put("scopes", tables);
     answer.put("master", admin.getMaster().getAddress().toString());
     // The version of the master. HBase does not tell the versions of region servers.
-    answer.put("version", admin.getClusterMetrics().getHBaseVersion());
+    String version = admin.getClusterMetrics().getHBaseVersion();
+    answer.put("version", version);
+    answer.put("warnings", warnings(version));
+    answer.put("unfinished", new Ranges(admin, peer.id()).unfinished());
     // As configured where this program runs. It has to be the same in all servers, else they do not log bulk loads.
     answer.put("bulk_loads_logged", admin.getConfiguration().getBoolean("hbase.replication.bulkload.enabled", false));
     List<Object> servers = new ArrayList<>();
@@ -38,6 +45,19 @@ final class Check {
       servers.add(described(server.getKey(), server.getValue()));
     }
     answer.put("servers", servers);
+    return answer;
+  }
+
+  /** Known bugs of this version of HBase that concern the log. */
+  static List<String> warnings(String version) {
+    List<String> answer = new ArrayList<>();
+    if (VersionInfo.compareVersion(version.split("-")[0], "2.6.5") < 0) {
+      answer.add("HBase " + version + " may ship a region's later changes before its earlier ones after an error of"
+        + " hbase:meta or ZooKeeper (HBASE-29501): a cut may then have a change of a row without an earlier one, until"
+        + " the earlier one is shipped; update to 2.6.5");
+    }
+    answer.add("After two crashes of a server without a write in between, the replication of a region may wait for ever"
+      + " (HBASE-29499, open): if a region stays in the list of unfinished ones, run finish");
     return answer;
   }
 

@@ -25,8 +25,12 @@ final class Peer {
     return id;
   }
 
-  /** Does nothing if the peer exists as it would be created now. Without its tables a peer would only keep WALs. */
-  Map<String, Object> add(boolean serial) throws IOException {
+  /**
+   * Does nothing if the peer exists as it would be created now. Without its tables a peer would only keep WALs.
+   *
+   * @param bandwidth bytes that each region server ships in a second, 0 for as many as it can
+   */
+  Map<String, Object> add(boolean serial, long bandwidth) throws IOException {
     for (String table : LogEndpoint.TABLES) {
       if (!admin.tableExists(TableName.valueOf(namespace, table))) {
         throw new IOException("There is no table " + namespace + ":" + table + "; create the store first");
@@ -34,7 +38,7 @@ final class Peer {
     }
     ReplicationPeerDescription found = find();
     if (found == null) {
-      admin.addReplicationPeer(id, configuration(serial), true);
+      admin.addReplicationPeer(id, configuration(serial, bandwidth), true);
     } else if (!isOurs(found.getPeerConfig()) || found.getPeerConfig().isSerial() != serial) {
       throw new IOException("Peer " + id + " exists with another configuration: " + Json.text(described(found)));
     }
@@ -68,9 +72,9 @@ final class Peer {
     return Collections.singletonMap("peer", found == null ? null : described(found));
   }
 
-  private ReplicationPeerConfig configuration(boolean serial) {
+  private ReplicationPeerConfig configuration(boolean serial, long bandwidth) {
     return ReplicationPeerConfig.newBuilder().setReplicationEndpointImpl(LogEndpoint.class.getName()).setSerial(serial)
-      .setReplicateAllUserTables(true).setExcludeNamespaces(Collections.singleton(namespace))
+      .setBandwidth(bandwidth).setReplicateAllUserTables(true).setExcludeNamespaces(Collections.singleton(namespace))
       .putConfiguration(LogEndpoint.NAMESPACE_KEY, namespace).build();
   }
 
@@ -94,6 +98,7 @@ final class Peer {
     answer.put("id", peer.getPeerId());
     answer.put("enabled", peer.isEnabled());
     answer.put("serial", configuration.isSerial());
+    answer.put("bandwidth", configuration.getBandwidth());
     answer.put("endpoint", configuration.getReplicationEndpointImpl());
     answer.put("namespace", configuration.getConfiguration().get(LogEndpoint.NAMESPACE_KEY));
     answer.put("all_tables", configuration.replicateAllUserTables());

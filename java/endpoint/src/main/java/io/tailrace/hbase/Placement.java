@@ -3,6 +3,7 @@ package io.tailrace.hbase;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -145,6 +146,24 @@ final class Placement {
     admin.rollWALWriter(server(server));
     Map<String, Object> answer = new LinkedHashMap<>();
     answer.put("rolled", server);
+    return answer;
+  }
+
+  /** Moves all regions of a server to others. The master gives it no more until it has been started again. */
+  Map<String, Object> drain(String address) throws IOException, InterruptedException {
+    ServerName server = server(address);
+    int regions = admin.getRegions(server).size();
+    admin.decommissionRegionServers(Collections.singletonList(server), true);
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_SECONDS);
+    while (!admin.getRegions(server).isEmpty()) {
+      if (System.nanoTime() > end) {
+        throw new IOException(address + " still had regions after " + WAIT_SECONDS + " s");
+      }
+      Thread.sleep(50);
+    }
+    Map<String, Object> answer = new LinkedHashMap<>();
+    answer.put("drained", address);
+    answer.put("regions", regions);
     return answer;
   }
 
