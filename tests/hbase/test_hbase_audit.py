@@ -25,7 +25,6 @@ from tailrace.store.hbase.shard_marks import DECISION, OLDEST, encode_oldest, st
 from tailrace.store.hbase.state_rows import COLUMN, state_prefix
 from tailrace.store.hbase.versioned_row import Update
 from tailrace.store.log_entries import log_key
-from tailrace.verify.audit.findings import AuditReport
 from tailrace_hbase.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.hbase
@@ -87,30 +86,29 @@ def change_entry(db: tr.Database, view: str, change: Callable[[bytes], bytes]) -
     raise AssertionError("the view has no entries")
 
 
-def image(db: tr.Database, name: str) -> tuple[bytes, dict[bytes, tuple[bytes, int]]]:
-    """The first image of a table that has a row."""
-    number = inside(db).catalog.tables[name].id
+def images(db: tr.Database, name: str) -> list[tuple[bytes, dict[bytes, tuple[bytes, int]]]]:
+    """The images of a table that have a row."""
+    number, found = inside(db).catalog.tables[name].id, []
     for node in range(store(db).nodes):
         for page in table(db, "rows", b"r").scan(image_prefix(number, node), image_prefix(number, node + 1)):
-            for row, cells in page:
-                if cells[b"v"][0]:
-                    return row, cells
-    raise AssertionError("the table has no images")
+            found += [(row, cells) for row, cells in page if cells[b"v"][0]]
+    return found
 
 
-def repaired(db: tr.Database, *where: str, kind: str | None = None) -> AuditReport:
-    """Asserts that the audit finds damage in these places, and nothing after a repair; then that views go on."""
-    before = db.audit()
-    places = [finding.where for finding in before.findings]
-    assert [w for w in where if not any(w in place for place in places)] == [], before.findings
-    if kind is not None:
-        assert kind in {finding.kind for finding in before.findings}
-    after = db.audit(repair=True)
-    assert after.ok, after.findings
-    write(db, random.randrange(1 << 30))
-    db.refresh()
-    assert all(db.verify(view).ok for view in VIEWS)
-    return before
+def repair(db: tr.Database, *where: str) -> str:
+    """Repairs the store. Asserts that the audit before found damage in these places, and the one after finds none.
+
+    Returns the findings as text.
+    """
+    report = db.audit(repair=True)
+    assert report.ok, report.findings
+    places = [finding.where for finding in report.repaired]
+    assert [w for w in where if not any(w in place for place in places)] == [], report.repaired
+    return str(report.repaired)
+
+
+def flip(value: bytes) -> bytes:
+    return value[:-1] + bytes([value[-1] ^ 1])
 
 
 def test_an_undamaged_store_is_clean_while_others_write(db: tr.Database) -> None:
@@ -122,90 +120,79 @@ def test_an_undamaged_store_is_clean_while_others_write(db: tr.Database) -> None
     assert not [t for t in Admin(store(db).client).tables(store(db).namespace) if ":scratch_" in t]
 
 
-@pytest.mark.parametrize("change", [lambda value: value[:-1] + bytes([value[-1] ^ 1]), lambda value: b"\x07junk"])
-def test_a_changed_row_of_a_view(db: tr.Database, change: Callable[[bytes], bytes]) -> None:
-    change_entry(db, "totals", change)
-    repaired(db, "rows of totals")
+def test_changed_rows_of_views(db: tr.Database) -> None:
+    change_entry(db, "totals", flip)
+    change_entry(db, "pairs", lambda value: b"\x07junk")
+    repair(db, "rows of totals", "rows of pairs")
 
 
 def test_a_damaged_mark_and_a_lost_record_of_an_epoch(db: tr.Database) -> None:
     write(db, 4)
     db.refresh()
-    state = inside(db).catalog.view("pairs").state
-    content = store(db).shard(0).content
-    marks = table(db, "state", b"m")
-    stamped = marks.get(content.row.name, qualifiers=[state_column(state)])
-    timestamp = stamped[state_column(state)][1]
-    marks.put_many([(content.row.name, {state_column(state): b"x"})], timestamp=timestamp)
-    other = store(db).shard(1).content
-    decisions = marks.get(other.row.name, prefixes=[DECISION])
-    column, (_, written) = max(decisions.items())
-    marks.put_many([(other.row.name, {column: b"x"})], timestamp=written)
-    repaired(db, "mark in shard 0", "undo records in shard 1", kind="damaged")
+    column = state_column(inside(db).catalog.view("pairs").state)
+    marks, row = table(db, "state", b"m"), store(db).shard(0).content.row.name
+    timestamp = marks.get(row, qualifiers=[column])[column][1]
+    marks.put_many([(row, {column: b"x"})], timestamp=timestamp)
+    other = store(db).shard(1).content.row.name
+    decision, (_, written) = max(marks.get(other, prefixes=[DECISION]).items())
+    marks.put_many([(other, {decision: b"x"})], timestamp=written)
+    repair(db, "mark in shard 0", "undo records in shard 1")
 
 
-def test_an_image_with_other_values_and_one_that_is_gone(db: tr.Database) -> None:
-    images = table(db, "rows", b"r")
-    row, cells = image(db, "a")
-    packed, timestamp = cells[b"v"]
-    images.put_many([(row, {b"v": packed[:-1] + bytes([packed[-1] ^ 1])})], timestamp=timestamp)
-    lost, lost_cells = image(db, "b")
-    images.delete_many([Deletion(lost, lost_cells[b"t"][1])])
-    report = repaired(db, "table a", "table b")
-    assert "not those of HBase" in str([f.examples for f in report.findings if f.where == "table a"])
+def test_images_that_are_not_the_rows_of_hbase(db: tr.Database) -> None:
+    """Other values, other timestamps, one that is gone, one of no row."""
+    stored = table(db, "rows", b"r")
+    (row, cells), (second, second_cells), *_ = images(db, "a")
+    stored.put_many([(row, {b"v": flip(cells[b"v"][0])})], timestamp=cells[b"v"][1])
+    stored.put_many([(second, {b"t": flip(second_cells[b"t"][0])})], timestamp=second_cells[b"t"][1])
+    (lost, lost_cells), *_ = images(db, "b")
+    stored.delete_many([Deletion(lost, lost_cells[b"t"][1])])
+    copied = {name: value for name, (value, _) in cells.items()}
+    stored.put_many([(row + b"more", copied)], timestamp=cells[b"v"][1])
+    found = repair(db, "table a", "table b")
+    for fault in ("its values are", "its timestamps are", "it is missing", "it is of no row"):
+        assert fault in found
 
 
-def test_an_image_with_other_timestamps_and_one_of_no_row(db: tr.Database) -> None:
-    images = table(db, "rows", b"r")
-    row, cells = image(db, "a")
-    stamps, timestamp = cells[b"t"]
-    images.put_many([(row, {b"t": stamps[:-1] + bytes([stamps[-1] ^ 1])})], timestamp=timestamp)
-    images.put_many([(row + b"more", {b"v": cells[b"v"][0], b"t": stamps})], timestamp=timestamp)
-    report = repaired(db, "table a")
-    assert "timestamps" in str(report.findings)
-    assert "of no row" in str(report.findings)
-
-
-def test_an_entry_of_the_log(db: tr.Database) -> None:
+def test_the_log(db: tr.Database) -> None:
     write(db, 5)
     store(db).catch_up()
-    node, end = 0, store(db).newest_cut().offsets[0]
-    rows = [row for page in table(db, "log", b"l").scan(log_key(node, 0), log_key(node, end)) for row in page]
-    row, cells = rows[-1]
-    entry, timestamp = cells[b"e"]
-    table(db, "log", b"l").put_many([(row, {b"e": entry[:-1] + bytes([entry[-1] ^ 1])})], timestamp=timestamp)
-    repaired(db, "log of node 0")
-
-
-def test_a_note_of_a_transaction(db: tr.Database) -> None:
-    write(db, 6)
-    store(db).catch_up()
-    log = table(db, "log", b"l")
-    notes = [row for page in log.scan(b"\xff\xff", None) for row in page]
-    row, cells = notes[-1]
+    log, end = table(db, "log", b"l"), store(db).newest_cut().offsets[0]
+    row, cells = [found for page in log.scan(log_key(0, 0), log_key(0, end)) for found in page][-1]
+    log.put_many([(row, {b"e": flip(cells[b"e"][0])})], timestamp=cells[b"e"][1])
+    row, cells = [found for page in log.scan(b"\xff\xff", None) for found in page][-1]
     log.put_many([(row, {b"n": b"short"})], timestamp=cells[b"n"][1])
-    repaired(db, "list of transactions")
+    repair(db, "log of node 0", "list of transactions")
 
 
-def test_a_state_of_no_view_staged_leftovers_and_a_wrong_count(db: tr.Database) -> None:
+def test_what_belongs_to_nothing_a_count_and_a_document(db: tr.Database) -> None:
     table(db, "state", b"s").put_many([(state_prefix(1, 999_999) + b"k", {COLUMN: b"\x01v"})], timestamp=256)
     content = store(db).shard(2).content
     marks = content.read_marks()
     trimmed = encode_oldest(marks.oldest, max(marks.trimmed, 1))
     content.row.change([OLDEST], lambda values: Update({OLDEST: trimmed}))
     content.staging.write(1, bytes(8), [Write.of(1, [b"k"], [b"v"], None)])
-    number = inside(db).catalog.tables["a"].id
-    store(db).change_documents({f"count:{number}": 7_777})
-    repaired(db, "state 999999", "staged writes in shard 2", "number of rows of a")
-
-
-def test_a_damaged_document(db: tr.Database) -> None:
-    documents, name = table(db, "meta", b"d"), f"count:{inside(db).catalog.tables['b'].id}".encode()
+    repair_count = f"count:{inside(db).catalog.tables['a'].id}"
+    store(db).change_documents({repair_count: 7_777})
+    repair(db, "state 999999", "staged writes in shard 2", "number of rows of a")
+    documents, name = table(db, "meta", b"d"), repair_count.encode()
     timestamp = documents.get(b"documents", qualifiers=[name])[name][1]
     documents.put_many([(b"documents", {name: b"many"})], timestamp=timestamp)
-    repaired(db, f"document {name.decode()}")
+    repair(db, f"document {repair_count}")
+
+
+def test_views_go_on_after_all_repairs(db: tr.Database) -> None:
+    write(db, 6)
+    db.refresh()
+    assert all(db.verify(view).ok for view in VIEWS)
 
 
 def test_backups_are_left_to_hbase(db: tr.Database, tmp_path: Any) -> None:
     with pytest.raises(NotCapable, match="backups"):
         db.backup(tmp_path / "backup")
+    db.dump(tmp_path / "dump")
+    with pytest.raises(NotCapable, match="a restore makes a store in a directory"):
+        tr.restore(tmp_path / "dump", db.path)
+    tr.restore(tmp_path / "dump", tmp_path / "copy", verify=False, spark=db.spark)
+    with tr.open(tmp_path / "copy") as copy:
+        assert copy.table("a").scan().num_rows == db.table("a").scan().num_rows

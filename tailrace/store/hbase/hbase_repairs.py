@@ -13,7 +13,7 @@ from tailrace.errors import Conflict
 from tailrace.store.base import ROW_COUNTS, Cut
 from tailrace.store.hbase.admin import Admin
 from tailrace.store.hbase.client import Deletion
-from tailrace.store.hbase.hbase_inspection import ReadableMarks
+from tailrace.store.hbase.hbase_inspection import HbaseInspection, ReadableMarks
 from tailrace.store.hbase.namespace import create_states
 from tailrace.store.hbase.row_audit import RowComparer
 from tailrace.store.hbase.shard_content import ShardContent
@@ -71,6 +71,9 @@ class HbaseRepairs(Repairs):
             comparer = RowComparer(self._store, self._store.as_stored(table))
             wrong = comparer.compare(self._store.newest_cut().transaction)
             cut = self._store.resolver.correct([(one.key, one.right) for one in wrong])
+            _, rows, counted, _ = HbaseInspection(self._store).audit_rows(table)
+            if rows != counted:  # the table was changed behind the log
+                self.add_to_count(table, rows - counted)
         return cut
 
     def drop_leftovers(self, shard: int) -> None:

@@ -23,6 +23,7 @@ from tailrace.codec.arrays import Vector
 from tailrace.errors import Corrupt
 from tailrace.store.hbase.cell_merging import ABSENT, Column, Stamps
 from tailrace.store.hbase.client import Deletion, HbaseTable
+from tailrace.store.hbase.mapping import KEY
 
 ROW, STAMPS, BAD = b"v", b"t", b"b"
 BAD_KEY = b"\xff"  # the beginning of the key of a row whose row key is no primary key
@@ -155,7 +156,11 @@ def _image(cells: Mapping[bytes, tuple[bytes, int]]) -> Image:
 
 
 def _bad(cell: bytes) -> dict[str, str]:
-    return msgspec.json.decode(cell, type=dict[str, str]) if cell else {}
+    """The bad columns. A note that cannot be read counts as one about the whole row: an audit finds it."""
+    try:
+        return msgspec.json.decode(cell, type=dict[str, str]) if cell else {}
+    except msgspec.MsgspecError as error:
+        return {KEY: f"the note about it is damaged ({error})"}
 
 
 def _last_deletion(stamps: bytes) -> int:
