@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from thrift_client import Client, hbase, tname
 
 import tailrace as tr
 from tailrace.database.inside import inside
@@ -179,6 +180,24 @@ def test_what_belongs_to_nothing_a_count_and_a_document(db: tr.Database) -> None
     timestamp = documents.get(b"documents", qualifiers=[name])[name][1]
     documents.put_many([(b"documents", {name: b"many"})], timestamp=timestamp)
     repair(db, f"document {repair_count}")
+
+
+def test_a_table_that_was_changed_behind_the_log(db: tr.Database, client: Client) -> None:
+    """As by `restore_snapshot`: rows are there or not, and no log says so."""
+    name = f"{store(db).namespace}_data:a"
+    before = db.table("a").scan().num_rows
+    (first, _), *_ = [found for page in store(db).client.table(name, None).scan(b"", None) for found in page]
+    for scope in (0, 1):
+        family = hbase.TColumnFamilyDescriptor(name=b"f", scope=scope, maxVersions=1)
+        client.modifyColumnFamily(tname(name), family)
+        if scope == 0:
+            client.delete(name, first)
+            db.table("a").put_many([{"id": n, "g": n % 6, "v": n} for n in range(100, 110)])
+    assert db.table("a").scan().num_rows == before + 9
+    assert db.query("SELECT SUM(n) AS n FROM totals", fresh=True).to_pylist() == [{"n": before}]
+    found = repair(db, "table a")
+    assert "HBase does not have the row" in found
+    assert db.query("SELECT SUM(n) AS n FROM totals").to_pylist() == [{"n": before + 9}]
 
 
 def test_views_go_on_after_all_repairs(db: tr.Database) -> None:

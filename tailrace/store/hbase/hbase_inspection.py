@@ -111,8 +111,7 @@ class HbaseInspection(Inspection):
         return records
 
     def leftovers(self, shard: int) -> int:
-        content = self._store.shard(shard).content
-        return content.staging.count_upto(content.read_marks().trimmed)
+        return len(leftover_chunks(self._store.shard(shard).content))
 
     def lost_shard_advice(self, shard: int) -> str:
         prefix = self._store.shard(shard).content.row.name.hex()
@@ -128,7 +127,8 @@ class ReadableMarks:
         self.decisions: list[Decision] = []
         self.unreadable_decisions: dict[int, bytes] = {}
         values = content.row.read()
-        self.oldest = ShardMarks({column: v for column, v in values.items() if column in (FENCE, OLDEST)}).oldest
+        whole_shard = ShardMarks({column: v for column, v in values.items() if column in (FENCE, OLDEST)})
+        self.oldest, self.trimmed = whole_shard.oldest, whole_shard.trimmed
         for column, value in values.items():
             try:
                 marks = ShardMarks({column: value})
@@ -156,6 +156,13 @@ class ReadableMarks:
             if self._content.row.read([decision.column]):
                 return _explain(error)
         return None
+
+
+def leftover_chunks(content: ShardContent) -> list[bytes]:
+    """The rows of staged writes that nothing will remove: of epochs that are trimmed, and of no decision."""
+    readable = ReadableMarks(content)
+    decided = {(decision.epoch, decision.attempt) for decision in readable.decisions}
+    return [row for row, attempt in content.staging.staged_upto(readable.trimmed) if attempt not in decided]
 
 
 def _states_with_entries(content: ShardContent) -> Iterator[int]:

@@ -13,7 +13,7 @@ from tailrace.errors import Conflict
 from tailrace.store.base import ROW_COUNTS, Cut
 from tailrace.store.hbase.admin import Admin
 from tailrace.store.hbase.client import Deletion
-from tailrace.store.hbase.hbase_inspection import HbaseInspection, ReadableMarks
+from tailrace.store.hbase.hbase_inspection import HbaseInspection, ReadableMarks, leftover_chunks
 from tailrace.store.hbase.namespace import create_states
 from tailrace.store.hbase.row_audit import RowComparer
 from tailrace.store.hbase.shard_content import ShardContent
@@ -78,7 +78,7 @@ class HbaseRepairs(Repairs):
 
     def drop_leftovers(self, shard: int) -> None:
         content = self._store.shard(shard).content
-        content.staging.drop_upto(content.read_marks().trimmed)
+        content.staging.delete(leftover_chunks(content))
 
     def add_to_count(self, table: TableDef, rows: int) -> None:
         while True:
