@@ -13,7 +13,7 @@ from tailrace.database.database import Database
 from tailrace.database.inside import inside
 from tailrace.doctor.finding import Finding, judge
 from tailrace.epochs.model import INTENT
-from tailrace.errors import NotAStore, TailraceError
+from tailrace.errors import TailraceError
 from tailrace.store.base import Store
 from tailrace.store.leases import LEASES
 from tailrace.store.pins import PINS
@@ -39,25 +39,24 @@ _LEAST_SPACE = 1024**3
 _NEARLY_FULL = 0.8  # of map_size
 
 
-def check_storage(name: str) -> Iterator[Finding]:
-    """All checks of a store, by its directory or URL. The later ones are left out if it cannot be opened."""
+def check_storage(place: str) -> Iterator[Finding]:
+    """All checks of a store, given by its directory or URL. The later ones are left out if it cannot be opened."""
     try:
-        ref = StoreRef.of(name)
-    except NotAStore as error:
-        yield Finding("fail", "store", str(error), "choose the directory or the URL of a store")
+        ref = StoreRef.of(place)
+    except TailraceError as error:
+        yield Finding("fail", "store", str(error), "give the directory or URL of a store")
         return
-    if ref.url.startswith("hbase:"):
+    if ref.directory is not None:
+        yield _check_file_system(ref.directory)
+        yield _check_space(ref.directory)
+        yield _check_access(ref.directory)
+    else:
         from tailrace.doctor.hbase_cluster import check_cluster
 
         findings = [*check_cluster(ref)]
         yield from findings
         if not any(finding.check == "namespace" for finding in findings):
             return
-    else:
-        path = Path(ref.location)
-        yield _check_file_system(path)
-        yield _check_space(path)
-        yield _check_access(path)
     yield from _check_content(ref)
 
 
@@ -66,16 +65,15 @@ def _check_content(ref: StoreRef) -> Iterator[Finding]:
         with tailrace.open(ref.url) as db:
             store = inside(db).store
             yield Finding("ok", "store", f"{db.path}: {count(store.nodes, 'node')}, {count(store.shards, 'shard')}")
-            if ref.url.startswith("lmdb:"):
+            if ref.directory is not None:
                 yield _check_map_size(db)
             yield _check_runner(store)
             yield _check_open_epoch(store)
             yield _check_leases(store)
             yield _check_lag(store)
     except (TailraceError, OSError) as error:
-        yield Finding(
-            "fail", "store", str(error), "choose the directory or URL of a store; if it is one, run `tailrace audit`"
-        )
+        advice = "give the directory or URL of a store; if it is one, run `tailrace audit`"
+        yield Finding("fail", "store", str(error), advice)
 
 
 def _check_file_system(path: Path) -> Finding:

@@ -62,7 +62,7 @@ class HbaseRepairs(Repairs):
         """The tail has the newest transaction and the ends of the logs. Older notes are lost, with the keys in them:
         old versions of the images of these keys stay until the rows change again.
         """
-        self._store.log.drop_notes(self._store.newest_cut().transaction)
+        self._store.log.trim_notes(self._store.newest_cut().transaction + 1)
         return self._store.resolver.correct([])
 
     def rebuild_rows(self, tables: Collection[TableDef]) -> Cut:

@@ -18,7 +18,7 @@ from tailrace.codec.murmur import hash_buckets
 from tailrace.codec.schema import TableDef
 from tailrace.store.hbase.cell_merging import ABSENT
 from tailrace.store.hbase.client import Cells
-from tailrace.store.hbase.images import BAD_KEY, Image, decode_timestamps, encode_stamps, image_prefix
+from tailrace.store.hbase.images import BAD_KEY, Image, decode_stamps, encode_stamps, image_prefix
 from tailrace.store.hbase.mapping import escape
 from tailrace.store.hbase.raw_log import DELETE_FAMILY, concat, scanned_cells
 from tailrace.store.hbase.resolving import Touched, resolve
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tailrace.store.hbase.hbase_store import HbaseStore
 
 ATTEMPTS = 5  # looks at a row that its writers keep changing
-_NONE = Image(None, encode_stamps(np.zeros(0, np.int64), None))
+_NONE = Image(None, encode_stamps(np.zeros((1, 0), np.int64), {})[0])
 
 Rows = Sequence[tuple[bytes, Cells]]
 
@@ -135,9 +135,9 @@ class RowComparer:
         if right.row is None or image.row is None:
             return None if right.row == image.row else "HBase does not have the row" if image.row else "it has no row"
         try:
-            table, count = self._mapped.table, len(self._mapped.table.stored)
+            table, columns = self._mapped.table, len(self._mapped.table.stored) + 1
             is_same = table.rows.encode(table.decode([image.row])).to_pylist() == [right.row]
-            stamps, expected = (decode_timestamps(i.stamps, count) for i in (image, right))
+            (stamps, expected), _ = decode_stamps([image.stamps, right.stamps], columns)
         except UNREADABLE as error:
             return f"it cannot be read ({error or type(error).__name__})"
         if not is_same:
