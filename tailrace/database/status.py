@@ -109,7 +109,7 @@ def _failure(failed: FailedView | None, newest: Cut) -> dict[str, Any] | None:
 
 
 def status(store: Store, catalog: Catalog, *, sizes: bool = False) -> Status:
-    measured = _measure(store, catalog) if sizes and Capability.INSPECTION in store.capabilities else None
+    measured = _measure(store, catalog) if sizes and Capability.SIZES in store.capabilities else None
     done, newest = read_committed(store), store.newest_cut()
     epochs, failed = records.recent(store), catalog.failed
     runner, lag = store.holder("runner"), Lag(newest.operations - done.cut.operations, max_lag(store))
