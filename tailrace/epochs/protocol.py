@@ -119,8 +119,10 @@ class Epochs:
         if eager:
             total = self._diagnosed(total, maintained)
         else:
-            self.trials.step(maintained)
-        self.report_failures()
+            self.trials.collect()
+        self.report_failures()  # before the next trial, which may change the reason
+        if not eager:
+            self.trials.begin_next(maintained)
         return replace(total, number=done.epoch, cut=done.cut, seconds=time.monotonic() - began, next_due=due)
 
     def _next_due(self, done: Committed, maintained: Maintained) -> int | None:

@@ -45,13 +45,16 @@ class Trials:
         self._passed: set[str] = set()
         self._is_new = True
 
-    def step(self, maintained: Maintained) -> None:
-        """Records the outcome of a trial that has ended, and begins the next one if one is due."""
+    def collect(self) -> None:
+        """Records the outcome of a trial that has ended."""
         if self._thread is not None and not self._thread.is_alive():
             self._thread.join()
             self._end()
         if self._is_new:
             self.end_abandoned()
+
+    def begin_next(self, maintained: Maintained) -> None:
+        """Begins the next trial if one is due and none runs."""
         failed = read_failed(self._store)
         if not failed or self._thread is not None or not is_running(self._spark()):
             return
