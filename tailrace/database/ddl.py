@@ -262,7 +262,7 @@ class StatementRunner:
             try:
                 views[name] = self._definer.define(names, statement)
                 self._refuse_over_failed([views[name]])
-            except (SqlError, RecursionError):
+            except (SqlError, ViewFailed, RecursionError):
                 break
         definitions = list(views.values())
         if len(definitions) < 2 or not self._builder.is_small(definitions):

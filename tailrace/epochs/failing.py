@@ -52,12 +52,16 @@ class FailingViews:
     def choose_due(
         self, failed: Mapping[str, FailedView], maintained: Maintained, newest: Cut, *, eager: bool
     ) -> list[str]:
-        """The failed views to try now. Views that read a failed view are left out: they are tried together with it."""
+        """The failed views to try now. Views that read a failed view are left out: they are tried together with it.
+
+        So are views that have just failed: first the reason is searched for.
+        """
         return [
             name
             for name, view in failed.items()
             if name in maintained.definitions
             and view.because not in failed
+            and (view.diagnosed or view.next_try == 0.0)
             and (view.because or self._is_due(name, view, maintained, newest, eager))
         ]
 

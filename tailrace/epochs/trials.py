@@ -48,7 +48,7 @@ class Trials:
             self._thread.join()
             self._end()
         if self._is_new:
-            self._end_abandoned()
+            self.end_abandoned()
         failed = read_failed(self._store)
         if not failed or self._thread is not None or not is_running(self._spark()):
             return
@@ -62,18 +62,25 @@ class Trials:
         return passed
 
     def close(self) -> None:
-        """Ends a running trial. Its outcome is unknown."""
+        """Ends a running trial; its outcome is unknown. Needs no lock."""
         if self._thread is not None:
             cancel_jobs(self._spark(), self._group)
             self._thread.join()
-            self._thread, self._attempt = None, None
+            self._thread = None
+        self._is_new = True
 
-    def _end_abandoned(self) -> None:
-        """Ends the trials that earlier processes left open."""
-        self._is_new = False
+    def end_abandoned(self) -> None:
+        """Records the end of trials without an outcome: of this runner, or of processes that died.
+
+        A view whose trial may have killed its process is tried after a pause only, whatever has changed.
+        """
+        own, self._attempt, self._is_new = self._attempt, None, False
         for name, view in read_failed(self._store).items():
-            if view.trying:
-                self._failing.store_failed(name, structs.replace(view, trying=False))
+            if view.trying and not view.because:
+                is_own = own is not None and own.name == name and own.is_known_to_fail
+                self._failing.store_failed(
+                    name, structs.replace(view, trying=False, diagnosed=not is_own, row="", seen="")
+                )
 
     def _choose(self, failed: Mapping[str, FailedView], maintained: Maintained) -> Attempt | None:
         """The view to try next: one whose reason is not known yet, or one that is due."""
@@ -112,10 +119,10 @@ class Trials:
         attempt, outcome = self._attempt, self._outcome
         self._thread, self._attempt = None, None
         assert attempt is not None
-        current = self._store.document(FAILED, attempt.name)
-        if current != attempt.failed:
+        begun, current = attempt.failed, self._store.document(FAILED, attempt.name)
+        if current is None or (current.next_try, current.states) != (begun.next_try, begun.states):
             return  # it was dropped, replaced or caught up meanwhile, or somebody asked to resume it
         if outcome.passed:
             self._passed.add(attempt.name)
         else:
-            self._failing.store_failed(attempt.name, outcome.applied_to(attempt.failed))
+            self._failing.store_failed(attempt.name, outcome.applied_to(current))

@@ -391,6 +391,10 @@ class HbaseStore(Store):
     def trim_soon(self, cut: Cut) -> None:
         self._trimmer.request(cut)
 
+    def finish_trimming(self) -> None:
+        """Waits until everything is trimmed that `trim_soon` was asked for."""
+        self._trimmer.finish()
+
     def _forget(self, gone: Sequence[Gone]) -> None:
         """Deletes the images of deleted rows, and raises the horizons of their tables above the deletions.
 
