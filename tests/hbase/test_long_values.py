@@ -39,8 +39,9 @@ def test_rows_of_any_size_are_resolved(cluster: LocalCluster, client: Client) ->
     table = TableDef(9, "wide", columns, ("id",))
     mapped = "id=:key#binary, a=f:a#string, b=f:b#string, c=g:c#string"
     with new_store(cluster) as store, foreign_table(client) as name:
-        store.change_documents(store.new_table(table, {"hbase.table": name, "hbase.columns": mapped}))
         client.put(name, ROWS[0], {"f:a": b"x" * (5 * MIB), "f:b": b"y" * (5 * MIB), "g:c": b"z" * MIB})
+        store.change_documents(store.new_table(table, {"hbase.table": name, "hbase.columns": mapped}))
+        store.catch_up()  # scans the table
         client.put(name, ROWS[1], {"f:a": b"small"})
         store.catch_up()
         long = store.newest_cut()
