@@ -28,6 +28,9 @@ from tailrace.errors import TailraceError
 from tailrace.spark.failures import FAILURES
 from tailrace.spark.session import cancel_jobs, in_job_group, is_running, session
 from tailrace.store.base import Store
+from tailrace.store.commits import read_committed
+
+CANCELLING = 0.2  # seconds between two attempts to cancel the job of a trial
 
 
 class Trials:
@@ -63,11 +66,10 @@ class Trials:
 
     def close(self) -> None:
         """Ends a running trial; its outcome is unknown. Needs no lock."""
-        if self._thread is not None:
-            cancel_jobs(self._spark(), self._group)
-            self._thread.join()
-            self._thread = None
-        self._is_new = True
+        while self._thread is not None and self._thread.is_alive():
+            cancel_jobs(self._spark(), self._group)  # again and again: it may begin another job
+            self._thread.join(CANCELLING)
+        self._thread, self._is_new = None, True
 
     def end_abandoned(self) -> None:
         """Records the end of trials without an outcome: of this runner, or of processes that died.
@@ -85,8 +87,8 @@ class Trials:
     def _choose(self, failed: Mapping[str, FailedView], maintained: Maintained) -> Attempt | None:
         """The view to try next: one whose reason is not known yet, or one that is due."""
         unknown = [n for n, f in failed.items() if not f.diagnosed and n in maintained.definitions]
-        newest = self._store.newest_cut()
-        due = unknown or self._failing.choose_due(failed, maintained, newest, eager=False)
+        cut = read_committed(self._store).cut  # a dry run sees no later changes
+        due = unknown or self._failing.choose_due(failed, maintained, cut, eager=False)
         waiting = [name for name in due if name not in self._passed]
         if not waiting:
             return None

@@ -32,6 +32,7 @@ def test_a_view_that_cannot_be_built_is_restored_as_failed(tmp_path: Path, spark
     assert restored.failed.keys() == {"second", "third"}
     for part in ("project", "v = 999", "a: id = 3", "poison"):
         assert part in restored.failed["second"]
+    assert "it reads view 'second', which has failed: project" in restored.failed["third"]
     with tr.open(tmp_path / "again", spark=spark) as db:
         assert db.view("first").get() == {"n": 6}
         for read in (db.view("second").scan, db.view("third").scan, lambda: db.view("second").get(1)):

@@ -135,12 +135,12 @@ def test_no_attempt_is_pointless_and_a_repair_is_tried_at_once(
     assert all(db.verify(view).ok for view in db.views())
 
 
-def test_resume_asks_the_process_that_runs_epochs(db: tr.Database, spark: SparkSession) -> None:
+def test_resume_asks_the_runner(db: tr.Database) -> None:
     with running(db):
         db.table("a").put({"id": 3, "v": 999})
         wait_until(lambda: is_known(db), "the diagnosis")
-        with tr.open(db.path, spark=spark) as other, pytest.raises(tr.errors.ViewFailed, match="id = 3"):
-            other.resume("over", timeout=PATIENCE)
+        with pytest.raises(tr.errors.ViewFailed, match="id = 3"):
+            db.resume("over", timeout=PATIENCE)
         found = failure(db)
         assert found is not None
         assert found.tries == 2

@@ -21,8 +21,8 @@ def split_value(name: bytes, value: bytes) -> dict[bytes, bytes]:
 
 
 def join_value(name: bytes, cells: Cells) -> bytes:
-    """The inverse of `split_value`."""
-    first, timestamp = cells[name]
+    """The inverse of `split_value`; nothing if there is no such value."""
+    first, timestamp = cells.get(name, (b"", 0))
     pieces = [first]
     while (further := cells.get(name + str(len(pieces)).encode())) is not None and further[1] == timestamp:
         pieces.append(further[0])

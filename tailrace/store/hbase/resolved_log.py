@@ -111,6 +111,18 @@ class ResolvedLog:
                     content = zlib.decompress(join_value(IMAGES, cells))
                     yield _KEY.unpack(row)[1], msgspec.msgpack.decode(content, type=WrittenImages)
 
+    def stored_entries(self, node: int, end: int) -> Iterator[tuple[int, Cells]]:
+        """The cells of all entries of a node's log up to an offset, undecoded."""
+        for page in self._table.scan(log_key(node, 0), log_key(node, end), size=16):
+            for row, cells in page:
+                yield decode_log_key(row)[1], cells
+
+    def stored_notes(self, upto: int) -> Iterator[tuple[int, Cells]]:
+        """The cells of the notes of transactions up to this one, undecoded."""
+        for page in self._table.scan(_KEY.pack(NOTES_NODE, 0), _KEY.pack(NOTES_NODE, upto + 1), size=100):
+            for row, cells in page:
+                yield int(_KEY.unpack(row)[1]), cells
+
     def trim(self, node: int, end: int) -> None:
         """Deletes the entries of a node's log before an offset."""
         self._delete(log_key(node, 0), log_key(node, end))
