@@ -32,6 +32,7 @@
     │   ├── StoreUnavailable      HBase did not answer in time
     │   ├── NotShipped            HBase does not ship its log to the store
     │   ├── RequestRefused        HBase refused a request
+    │   ├── EntryTooLarge         an entry of a view does not fit into a cell of HBase
     │   ├── Corrupt               a checksum does not match, or stored data is invalid
     │   ├── Conflict              a document is not what its writer had read
     │   ├── OffsetGap             log entries are missing
@@ -79,6 +80,7 @@ __all__ = [
     "Corrupt",
     "DataError",
     "Ended",
+    "EntryTooLarge",
     "EnvironmentFault",
     "EpochError",
     "EpochFailed",
@@ -308,6 +310,13 @@ class NotShipped(StoreError):
 
 class RequestRefused(StoreError):
     template = "{url} refused the request {request}: {reason}"
+
+
+class EntryTooLarge(StoreError):
+    template = (
+        "an entry of {size:,} bytes cannot be stored: HBase takes up to {limit:,} (the key of the entry is 0x{key})."
+        " Shorten the row, or leave its large columns out of the view"
+    )
 
 
 class Corrupt(StoreError):

@@ -12,7 +12,8 @@ from tailrace.codec.schema import TableDef
 from tailrace.errors import Corrupt, TailraceError
 from tailrace.store import log_entries
 from tailrace.store.base import ROW_COUNTS, Cut
-from tailrace.store.hbase.resolved_log import ENTRY, NOTE, whole
+from tailrace.store.hbase.long_values import join_value
+from tailrace.store.hbase.resolved_log import ENTRY, NOTE
 from tailrace.store.hbase.row_audit import RowComparer
 from tailrace.store.hbase.shard_content import ShardContent
 from tailrace.store.hbase.shard_marks import DECISION, FENCE, OLDEST, STATE, Decision, ShardMarks, StateMark
@@ -68,7 +69,7 @@ class HbaseInspection(Inspection):
             if offset >= start and expected is not None and offset != expected:
                 yield expected, f"entries up to offset {offset} are missing"
             try:
-                entry = log_entries.decode(node, offset, whole(ENTRY, cells))
+                entry = log_entries.decode(node, offset, join_value(ENTRY, cells))
                 if entry.table in tables:
                     table = self._store.as_stored(tables[entry.table])
                     log_entries.decode_rows(entry, table).validate(full=True)

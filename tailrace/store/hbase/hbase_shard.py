@@ -15,10 +15,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import pyarrow.compute as pc
+
 from tailrace import faults
-from tailrace.errors import Corrupt
+from tailrace.errors import Corrupt, EntryTooLarge
 from tailrace.store.base import Shard, Write
 from tailrace.store.hbase.client import Client, Deletion
+from tailrace.store.hbase.long_values import LARGEST
 from tailrace.store.hbase.namespace import STATES
 from tailrace.store.hbase.shard_content import Entry, ShardContent, require_term
 from tailrace.store.hbase.shard_marks import (
@@ -61,6 +64,7 @@ class HbaseShard(Shard):
     # applying
 
     def apply(self, epoch: int, writes: Sequence[Write], keep: int, term: int = 0) -> bool:
+        _require_sizes(writes)
         content, attempt = self.content, os.urandom(ATTEMPT)
         columns = [FENCE, OLDEST, *(state_column(write.state) for write in writes)]
         known = self._read_marks(epoch, writes, columns, term)
@@ -161,6 +165,16 @@ class HbaseShard(Shard):
             self.content.entries.delete_many([Deletion(row, timestamp, [COLUMN]) for row, timestamp in newest])
         column = state_column(state)
         self.content.row.change([column], lambda values: Update(deletes=[column]) if values else None)
+
+
+def _require_sizes(writes: Sequence[Write]) -> None:
+    """Raises `EntryTooLarge` if a value does not fit into a cell. HBase would refuse it only after the decision."""
+    for write in writes:
+        sizes = pc.fill_null(pc.binary_length(write.values), 0)
+        largest = pc.max(sizes).as_py() or 0
+        if largest > LARGEST:
+            key = write.keys[pc.index(sizes, largest).as_py()].as_py()
+            raise EntryTooLarge(key=key.hex(), size=largest, limit=LARGEST)
 
 
 class _LeftOpen(Exception):
