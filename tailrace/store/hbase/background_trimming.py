@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tailrace.store.base import Cut
 
 PAUSE = 1.0  # seconds between two trims
+CLOSING = 30.0  # seconds that `close` waits
 
 
 class BackgroundTrimmer:
@@ -44,13 +45,13 @@ class BackgroundTrimmer:
             self._changed.wait_for(lambda: self._is_closed or (self._wanted is None and not self._is_trimming))
 
     def close(self) -> None:
-        """Waits for the trim that runs. What was requested since is not trimmed."""
+        """Waits for the trim that runs, unless HBase does not answer. What was requested since is not trimmed."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
             thread = self._thread
         if thread is not None:
-            thread.join()
+            thread.join(CLOSING)
 
     def _run(self) -> None:
         while (cut := self._next()) is not None:
