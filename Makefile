@@ -52,8 +52,9 @@ bench-peers: ## install the peers of bench in .venv-peers/<name> (PEERS="duckdb 
 fuzz: setup ## 1000 random queries, compared with Spark after every epoch (FUZZ="--seed 7" for others)
 	$(RUN) -m tailrace_fuzz --queries 1000 $(FUZZ)
 
-soak: setup ## the long tests, up to two hours: 200 random faults, ten minutes of each bank test (one needs Maven, for HBase)
-	$(RUN) -m pytest -m soak -n 3 --dist worksteal
+soak: setup ## the long tests, up to three hours: 200 random faults, ten minutes of the bank test, both also on HBase (needs Maven)
+	$(RUN) -m pytest -m "soak and not hbase" -n 3 --dist worksteal
+	$(RUN) -m pytest -m "soak and hbase" tests/hbase
 
 hbase: setup ## start a local HBase cluster in .hbase (needs Maven; downloads HBase the first time)
 	@$(RUN) -m tailrace_hbase start

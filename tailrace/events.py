@@ -51,7 +51,7 @@ def spark_started(version: str, master: str, memory: str, seconds: float) -> Non
 
 
 def epoch_committed(store: Store, epoch: Epoch) -> None:
-    """An epoch is committed. Views that failed in it have events of their own."""
+    """An epoch is committed. Views that failed in it also have events of their own, when it is known why."""
     if not _is_wanted():
         return
     lag = store.newest_cut().operations - epoch.cut.operations
@@ -67,12 +67,11 @@ def epoch_committed(store: Store, epoch: Epoch) -> None:
         view_rows=epoch.view_rows,
         views=epoch.views,
         recomputed=recomputed,
+        failed=sorted(epoch.failed),
         recovered=list(epoch.recovered),
         position=epoch.cut.position.number,
         lag_operations=lag,
     )
-    for name, failure in epoch.failed.items():
-        view_failed(store.path, name, failure.message)
 
 
 def describe_epoch(epoch: Epoch) -> str:
@@ -81,6 +80,7 @@ def describe_epoch(epoch: Epoch) -> str:
         f"epoch {epoch.number}: {count(epoch.operations, 'operation')} in {epoch.seconds:.2f} s"
         f" ({epoch.rate:,.0f}/s), {count(epoch.view_rows, 'view row')}"
         + (f", recomputed {', '.join(recomputed)}" if recomputed else "")
+        + (f", {', '.join(sorted(epoch.failed))} failed" if epoch.failed else "")
         + (f", {', '.join(epoch.recovered)} recovered" if epoch.recovered else "")
     )
 

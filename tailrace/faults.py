@@ -24,6 +24,7 @@ processes run, and a process that is restarted after a kill does not meet the sa
 | epoch.committed  | the epoch is committed, the log is not trimmed                                    |
 | view.failed      | the intent leaves a failed view out, its states are not rolled back               |
 | view.undone      | the states of a failed view are rolled back in a shard; others may not be         |
+| trial.begun      | a trial of a failed view is counted, it has not begun                             |
 | tail.round       | on HBase: a round has begun, it has no barriers                                   |
 | tail.scanned     | on HBase: a table is scanned, but not marked as attached                          |
 | tail.forming     | on HBase: the marks of a transaction are chosen, nothing else                     |
@@ -40,7 +41,7 @@ processes run, and a process that is restarted after a kill does not meet the sa
 | backup.packed    | a backup is complete, but still has its temporary name                            |
 | restore.copied   | a restore has copied one more file of a backup                                    |
 | restore.done     | a restored store is complete, but still has its temporary name                    |
-| write.commit     | in a writer: rows and log entries are written but not committed                   |
+| write.commit     | in a writer: rows are written but not committed; on HBase: they are not written   |
 | write.committed  | in a writer: rows and log entries are committed, the caller does not know yet     |
 """
 

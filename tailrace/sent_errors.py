@@ -1,12 +1,14 @@
 """Sends errors from Spark tasks to the driver: a task encodes its error as a line of JSON, the driver decodes it.
 
-Spark transmits only the text of a Python exception, so the JSON is part of the text.
+Spark transmits only the text of a Python exception, so the JSON is part of the text. An error that an operator raises
+also has the views that need the operator (`views`, the numbers of their states): exactly these fail.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -29,6 +31,17 @@ class SentError(Exception):
     def __init__(self, error: TailraceError) -> None:
         sent = _Sent(type(error).__name__, error.data)
         super().__init__(f"tailrace-error {msgspec.json.encode(sent, enc_hook=str).decode()}")
+
+
+@contextmanager
+def blaming(views: Callable[[], Sequence[int]]) -> Iterator[None]:
+    """Adds to an error of the block which views fail by it, unless it has that already."""
+    try:
+        yield
+    except TailraceError as error:
+        if "views" in error.data:
+            raise
+        raise type(error)(**error.data, views=list(views())) from error
 
 
 def send_errors(batches: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

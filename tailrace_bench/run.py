@@ -25,6 +25,7 @@ from tailrace_bench.experiments import (
     skew,
     writes,
 )
+from tailrace_bench.hbase import base_writes, reads, steps
 from tailrace_bench.machine import describe_machine
 from tailrace_bench.measure import time_call
 from tailrace_bench.peers import compare
@@ -60,7 +61,9 @@ PEERS: tuple[Benchmark, ...] = (
     compare.peers_size,
 )
 BY_NAME_ONLY: tuple[Benchmark, ...] = (tpch.tpch, many.views, disk.disk)  # too long for a run of everything
-BENCHMARKS = {benchmark.__name__: benchmark for benchmark in (*DEFAULT, *PEERS, *BY_NAME_ONLY)}
+HBASE: tuple[Benchmark, ...] = (base_writes.hbase_writes, steps.hbase_steps, reads.hbase_freshness, reads.hbase_reads)
+BENCHMARKS = {benchmark.__name__: benchmark for benchmark in (*DEFAULT, *PEERS, *BY_NAME_ONLY, *HBASE)}
+GROUPS = {"hbase": [benchmark.__name__ for benchmark in HBASE]}  # names that stand for several benchmarks
 
 
 @dataclass(frozen=True)
@@ -96,11 +99,15 @@ def run(names: Sequence[str], size: Size) -> Run:
 
     with caught(stop, signal.SIGTERM):
         default = DEFAULT if size is Size.QUICK else (*DEFAULT, *PEERS)  # starting the peers alone takes minutes
-        for name in names or [benchmark.__name__ for benchmark in default]:
+        for name in _expand(names) or [benchmark.__name__ for benchmark in default]:
             _run_one(name, size, report)
             if stopping:  # a call into Spark may have replaced the SystemExit by another error
                 raise SystemExit(1)
     return report
+
+
+def _expand(names: Sequence[str]) -> list[str]:
+    return [each for name in names for each in GROUPS.get(name, [name])]
 
 
 def _run_one(name: str, size: Size, report: Run) -> None:

@@ -30,6 +30,8 @@ class Size:
     creation_limit      seconds after which `viewtables` does not raise the number of views further
     tpch_scale          TPC-H scale factor
     disk_rows           orders of `disk`
+    hbase_epoch         operations per epoch on HBase
+    hbase_seconds       how long a client writes to HBase
     """
 
     name: str
@@ -53,6 +55,8 @@ class Size:
     creation_limit: float
     tpch_scale: float
     disk_rows: int
+    hbase_epoch: int
+    hbase_seconds: float
 
     QUICK: ClassVar[Size]
     FULL: ClassVar[Size]
@@ -80,6 +84,8 @@ Size.QUICK = Size(
     creation_limit=30,
     tpch_scale=0.01,
     disk_rows=25_000,
+    hbase_epoch=20_000,
+    hbase_seconds=3,
 )
 Size.FULL = Size(
     name="full",
@@ -103,4 +109,6 @@ Size.FULL = Size(
     creation_limit=600,
     tpch_scale=0.1,
     disk_rows=250_000,
+    hbase_epoch=100_000,
+    hbase_seconds=15,
 )

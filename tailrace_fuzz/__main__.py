@@ -12,10 +12,12 @@ from pyspark.sql import SparkSession
 
 from tailrace.spark.session import session
 from tailrace_fuzz.features import FEATURES, Features
+from tailrace_fuzz.places import Place, embedded, on_hbase
 from tailrace_fuzz.report import described, regression, summary
 from tailrace_fuzz.run import Finding, Outcome, play
 from tailrace_fuzz.scenarios import PER_STORE, Scenario, scenario
 from tailrace_fuzz.shrink import Shrinker
+from tailrace_hbase.local_cluster import LocalCluster
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -28,6 +30,9 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--without", default="", help="use all features except these")
     parser.add_argument("--shrink", type=float, default=120, help="seconds to spend on shrinking a finding; 0 to skip")
+    parser.add_argument(
+        "--hbase", metavar="DIRECTORY", help="keep the stores on the local HBase cluster in this directory (make hbase)"
+    )
     parser.add_argument("--show", action="store_true", help="print the queries and do not run them")
     return parser.parse_args(argv)
 
@@ -52,13 +57,14 @@ def print_queries(options: argparse.Namespace, features: Features) -> None:
 def run(spark: SparkSession, options: argparse.Namespace, features: Features) -> int:
     """Runs all queries. Returns the number of findings."""
     total, began = Outcome(), time.monotonic()
+    place = embedded if options.hbase is None else on_hbase(LocalCluster(options.hbase))
     for done, (group, played) in enumerate(_scenarios(options, features), start=1):
-        outcome = play(spark, played)
+        outcome = play(spark, played, place)
         total.add(outcome)
         for view, reason in outcome.invalid:
             print(f"INVALID query {view.number}: {reason}\n  {view.sql}", flush=True)
         for finding in outcome.findings:
-            report_finding(spark, played, finding, options)
+            report_finding(spark, played, finding, options, place)
         seconds = time.monotonic() - began
         print(
             f"store {group}: {total.maintained} views of {done} stores in {seconds:.0f} s", file=sys.stderr, flush=True
@@ -67,12 +73,15 @@ def run(spark: SparkSession, options: argparse.Namespace, features: Features) ->
     return len(total.findings)
 
 
-def report_finding(spark: SparkSession, played: Scenario, finding: Finding, options: argparse.Namespace) -> None:
-    switches = "".join(f" --{n} {getattr(options, n)}" for n in ("features", "without") if getattr(options, n))
+def report_finding(
+    spark: SparkSession, played: Scenario, finding: Finding, options: argparse.Namespace, place: Place
+) -> None:
+    named = ("features", "without", "hbase")
+    switches = "".join(f" --{n} {getattr(options, n)}" for n in named if getattr(options, n))
     replay = f"python -m tailrace_fuzz --seed {options.seed} --only {finding.view.number}{switches}"
     print(described(finding, replay), flush=True)
     if options.shrink > 0:
-        shrinker = Shrinker(spark, finding, options.shrink)
+        shrinker = Shrinker(spark, finding, options.shrink, place)
         small = shrinker.shrink(played)
         print(f"shrunk in {shrinker.trials} trials:\n\n{regression(small, finding)}\n", flush=True)
 

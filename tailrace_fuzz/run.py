@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -20,6 +18,7 @@ from tailrace.database.inside import inside
 from tailrace.errors import Unsupported
 from tailrace_fuzz.data import Epoch
 from tailrace_fuzz.model import UNCOMPILED, Model, differences, fix_time, interpreted
+from tailrace_fuzz.places import Place, embedded
 from tailrace_fuzz.scenarios import Scenario, View
 from tailrace_fuzz.times import time_of_epoch
 
@@ -97,11 +96,10 @@ class Oracle:
 
 
 class Player:
-    """Plays one scenario in a fresh store."""
+    """Plays one scenario in an empty database."""
 
-    def __init__(self, spark: SparkSession, path: Path, scenario: Scenario) -> None:
-        self._scenario, self.outcome = scenario, Outcome()
-        self._db = tr.open(path, create=True, spark=spark, map_size=1 << 28, durable=False)
+    def __init__(self, spark: SparkSession, db: tr.Database, scenario: Scenario) -> None:
+        self._scenario, self.outcome, self._db = scenario, Outcome(), db
         for name, value in UNCOMPILED.items():
             self._db.spark.conf.set(name, value)
         for table in scenario.tables:
@@ -110,25 +108,24 @@ class Player:
         self._oracle = Oracle(spark, self._model)
         self._views: list[View] = []
         self._wrong: set[int] = set()
-        self._epoch = 0
-        inside(self._db).epochs.clock = lambda: time_of_epoch(self._epoch)
+        self.epoch = 0
+        inside(self._db).epochs.clock = lambda: time_of_epoch(self.epoch)
         self._oracle.time = time_of_epoch(0)
 
     def play(self) -> Outcome:
-        with self._db:
-            self._write(self._scenario.fill)
-            self._oracle.update(self._model.tables, [])
-            late = self._scenario.late
-            self._create([v for v in self._scenario.views if v.number not in late])
+        self._write(self._scenario.fill)
+        self._oracle.update(self._model.tables, [])
+        late = self._scenario.late
+        self._create([v for v in self._scenario.views if v.number not in late])
+        self._compare()
+        for number, epoch in enumerate(self._scenario.epochs, start=1):
+            self.epoch = number
+            self._oracle.time = time_of_epoch(number)
+            self._run(epoch)
+            if number == len(self._scenario.epochs) // 2:
+                self._create([v for v in self._scenario.views if v.number in late])
             self._compare()
-            for number, epoch in enumerate(self._scenario.epochs, start=1):
-                self._epoch = number
-                self._oracle.time = time_of_epoch(number)
-                self._run(epoch)
-                if number == len(self._scenario.epochs) // 2:
-                    self._create([v for v in self._scenario.views if v.number in late])
-                self._compare()
-            self._verify()
+        self._verify()
         return self.outcome
 
     def _write(self, epoch: Epoch) -> None:
@@ -201,38 +198,41 @@ class Player:
 
     def _add_finding(self, view: View, kind: str, detail: str) -> None:
         self._wrong.add(view.number)
-        self.outcome.findings.append(Finding(view, kind, self._epoch, detail))
+        self.outcome.findings.append(Finding(view, kind, self.epoch, detail))
 
 
-def play(spark: SparkSession, scenario: Scenario) -> Outcome:
-    """Plays a scenario. If an epoch fails as a whole, each view is played alone to find the one that fails."""
-    with tempfile.TemporaryDirectory(prefix="tailrace-fuzz-") as directory:
-        player = Player(spark, Path(directory) / "store", scenario)
+def play(spark: SparkSession, scenario: Scenario, place: Place = embedded) -> Outcome:
+    """Plays a scenario in a database of `place`.
+
+    If an epoch fails as a whole, each view is played alone to find the one that fails.
+    """
+    with place(spark) as db:
+        player = Player(spark, db, scenario)
         try:
             return player.play()
         except Exception as error:
             failed, seen = error, player.outcome
     numbers = [v.number for v in scenario.views]
     if len(numbers) == 1:
-        seen.findings.append(Finding(scenario.views[0], type(failed).__name__, player._epoch, str(failed)))
+        seen.findings.append(Finding(scenario.views[0], type(failed).__name__, player.epoch, str(failed)))
         return seen
     outcome = Outcome()
     for number in numbers:
-        outcome.add(_play_alone(spark, scenario, number))
+        outcome.add(_play_alone(spark, scenario, number, place))
     if not outcome.findings:
         last = scenario.views[-1]
         outcome.findings.append(
-            Finding(last, type(failed).__name__, player._epoch, f"fails only with all views together: {failed}")
+            Finding(last, type(failed).__name__, player.epoch, f"fails only with all views together: {failed}")
         )
     return outcome
 
 
-def _play_alone(spark: SparkSession, scenario: Scenario, number: int) -> Outcome:
+def _play_alone(spark: SparkSession, scenario: Scenario, number: int, place: Place) -> Outcome:
     smaller = scenario.only([number])
     if len(smaller.views) == len(scenario.views):
         view = smaller.views[-1]
         return Outcome(findings=[Finding(view, "epoch", 0, "fails with the views it reads")])
-    return play(spark, smaller)
+    return play(spark, smaller, place)
 
 
 def _format_rows(rows: Counter[object]) -> str:

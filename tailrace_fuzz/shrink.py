@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from tailrace_fuzz.cuts import cuts
 from tailrace_fuzz.data import Epoch, Operation
+from tailrace_fuzz.places import Place
 from tailrace_fuzz.run import Finding, play
 from tailrace_fuzz.scenarios import Scenario, View
 
@@ -22,8 +23,8 @@ T = TypeVar("T")
 class Shrinker:
     """Tries smaller scenarios until none fails in the same way or the time is up."""
 
-    def __init__(self, spark: SparkSession, finding: Finding, seconds: float) -> None:
-        self._spark, self._finding = spark, finding
+    def __init__(self, spark: SparkSession, finding: Finding, seconds: float, place: Place) -> None:
+        self._spark, self._finding, self._place = spark, finding, place
         self._until = time.monotonic() + seconds
         self.trials = 0
 
@@ -47,7 +48,7 @@ class Shrinker:
             return False
         self.trials += 1
         try:
-            outcome = play(self._spark, scenario)
+            outcome = play(self._spark, scenario, self._place)
         except Exception:  # the smaller scenario cannot be played at all
             return False
         number = self._finding.view.number

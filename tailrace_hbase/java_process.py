@@ -36,8 +36,7 @@ class JavaProcess:
         """Returns the id of the running process. A pid that belongs to another program by now does not count."""
         try:
             pid = int(self._pid_file.read_text())
-            running = psutil.Process(pid)
-            ours = self._mark in running.cmdline() and running.status() != psutil.STATUS_ZOMBIE
+            ours = self._mark in _command(psutil.Process(pid))
         except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
             return None
         return pid if ours else None
@@ -97,6 +96,16 @@ class JavaProcess:
     @property
     def _mark(self) -> str:
         return f"-Dtailrace.local={self.directory}:{self.role}"
+
+
+def _command(process: psutil.Process) -> list[str]:
+    """The command line of a process; empty if it has ended, or if there is none."""
+    end = time.monotonic() + 5
+    while not (command := process.cmdline()) and time.monotonic() < end:  # none for a moment while it is started
+        if process.status() == psutil.STATUS_ZOMBIE:
+            break
+        time.sleep(0.01)
+    return command if process.status() != psutil.STATUS_ZOMBIE else []
 
 
 # Processes that this process started itself.

@@ -32,6 +32,7 @@ __all__ = [
     "random_step",
     "verify_all_along",
     "wide_store",
+    "wide_tables",
 ]
 
 
@@ -79,12 +80,17 @@ def random_step(rng: random.Random, model: Model, name: str, keys: int) -> None:
 
 @contextmanager
 def wide_store(path: Path, spark: Any, names: str) -> Iterator[tr.Database]:
-    """A store with an empty table for each letter of `names`. Table `c` has a key of two columns."""
+    """An embedded store with the tables of `wide_tables`."""
     with tr.open(path, create=True, spark=spark, map_size=1 << 30, durable=False) as db:
-        for name in names:
-            key = ("id INT, tag STRING", "id, tag") if name == "c" else ("id INT", "id")
-            db.sql(f"CREATE TABLE {name} ({key[0]}, {WIDE}, PRIMARY KEY ({key[1]}))")
+        wide_tables(db, names)
         yield db
+
+
+def wide_tables(db: tr.Database, names: str) -> None:
+    """Creates an empty table for each letter of `names`. Table `c` has a key of two columns."""
+    for name in names:
+        key = ("id INT, tag STRING", "id, tag") if name == "c" else ("id INT", "id")
+        db.sql(f"CREATE TABLE {name} ({key[0]}, {WIDE}, PRIMARY KEY ({key[1]}))")
 
 
 def compare_all_along(

@@ -197,6 +197,17 @@ def test_quick_runs_are_marked_and_do_not_count(tmp_path: Path) -> None:
     assert "quick run" not in page(tmp_path).split("## How to repeat it")[0]
 
 
+def test_one_experiment_is_repeated_with_other_versions_of_the_system(tmp_path: Path) -> None:
+    write({**MACHINE, "kernel": "Linux 6.1", "python": "3.11.2"}, [SUMS, SELECTION], tmp_path)
+    write({**MACHINE, "kernel": "Linux 6.2", "python": "3.11.2"}, [SELECTION], tmp_path)
+    assert "kernel Linux 6.1" in section(tmp_path, "sums")
+    assert "kernel" not in section(tmp_path, "selection")
+    assert "Python 3.11.2" not in section(tmp_path, "sums")
+    assert "| kernel | Linux 6.2 |" in page(tmp_path)
+    write({**MACHINE, "cpu": "another CPU"}, [SELECTION], tmp_path)
+    assert '<a id="sums">' not in page(tmp_path)
+
+
 def test_handwritten_sections_are_part_of_the_page(tmp_path: Path) -> None:
     write(MACHINE, [SUMS], tmp_path)
     assert "## Profiles" not in page(tmp_path)

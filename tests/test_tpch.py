@@ -23,11 +23,11 @@ SCALE = 0.01
 class Compared:
     """A store with the tables, the views that could be made, and Spark's answers to compare them with."""
 
-    def __init__(self, db: tr.Database, files: dict[str, Path], place: Path) -> None:
+    def __init__(self, db: tr.Database, files: dict[str, Path], place: Path, scale: float) -> None:
         self.db, self.changes = db, Changes(db, files, seed=22, aimed=0.3)
         self.refused: dict[str, str] = {}
         self.queries: list[Query] = []
-        for query in queries(SCALE):
+        for query in queries(scale):
             try:
                 query.create(db)
                 self.queries.append(query)
@@ -56,7 +56,7 @@ def tpch(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Itera
     files = generate(SCALE, place / "data")
     with tr.open(place / "store", create=True, durable=False, spark=spark) as db:
         load(db, files)
-        yield Compared(db, files, place)
+        yield Compared(db, files, place, SCALE)
 
 
 def test_every_query_can_be_maintained(tpch: Compared) -> None:

@@ -37,7 +37,7 @@ from tailrace.catalog.definition import (
     view_document,
     view_of,
 )
-from tailrace.catalog.failed import FailedView, read_failed, recovered_documents
+from tailrace.catalog.failed import FailedView, failed_documents, read_failed, recovered_documents
 from tailrace.catalog.retention import EXPIRIES, RETENTIONS, Retention
 from tailrace.codec.layouts import Layout
 from tailrace.codec.schema import TableDef
@@ -381,8 +381,18 @@ class Catalog:
         # `construction.give_up` has already listed the states of a failed build.
         self._change({**removals, **self._drop_states([] if build.failed else build.unpublished.numbers)})
 
-    def publish(self, unpublished: UnpublishedViews) -> None:
-        """Makes built views readable in one transaction. They replace published views of the same names."""
+    def publish_failed(self, view: ViewDef, failed: FailedView) -> None:
+        """Adds a view that could not be built, with empty states. An epoch that recomputes it makes it readable."""
+        unpublished = self.reserve_states([view])
+        known = {**self.live_states, **unpublished.states}
+        states = {unpublished.views[0].state, *(known[p] for p in view.fingerprints)}
+        self.publish(unpublished, failed_documents(view.name, structs.replace(failed, states=tuple(sorted(states)))))
+
+    def publish(self, unpublished: UnpublishedViews, more: Mapping[str, Any] | None = None) -> None:
+        """Makes built views readable in one transaction. They replace published views of the same names.
+
+        `more` are documents to write in the same transaction.
+        """
         epoch = self._committed_epoch()
         views = unpublished.views
         replaced = [self.views[v.name] for v in views if v.name in self.views]
@@ -402,6 +412,7 @@ class Catalog:
                 BUILDS.at(name): None,
                 LOADED.at(name): None,
                 **construction.lease_document(name, None),
+                **(more or {}),
             }
         )
 

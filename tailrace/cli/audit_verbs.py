@@ -48,6 +48,7 @@ def audit(
     Recomputes the views at their cut, and compares their rows and internal states.
     With --sample, --from or --to it compares rows only.
     Writers, epochs and readers continue meanwhile.
+    Of a view that has failed it compares the rows, at the last epoch that the view shows.
     Exits with 1 if it finds damage (with --repair: if damage remains).
 
     Example:
@@ -94,6 +95,10 @@ def _print_report(report: AuditReport) -> None:
         view_rows = f"{count(report.rows, 'row')} of {count(len(report.views), 'view')}"
         audited = f"{view_rows} and {count(report.entries, 'state entry', 'state entries')}"
         print(f"no damage found: audited {audited} at epoch {report.epoch} in {report.seconds:.1f} s")
+    for name, epoch in report.behind.items():
+        print(f"{name}: has failed; only its rows were audited, at epoch {epoch}, which it shows")
+    for name in report.skipped:
+        print(f"{name}: has failed; not audited, because the log of the epoch that it shows is gone")
 
 
 def _print_examples(finding: Finding) -> None:

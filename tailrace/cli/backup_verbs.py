@@ -61,7 +61,7 @@ def restore(
         Path, typer.Argument(metavar="SOURCE", help="Directory of a backup or a dump.", show_default=False)
     ],
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Directory of the new store; it must not exist.", show_default=False)
+        str, typer.Argument(metavar="DIR", help="Directory of the new store; it must not exist.", show_default=False)
     ],
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Do not recompute the views; check files and structure only.")
@@ -81,6 +81,10 @@ def restore(
     Checksums are compared first: if a file is damaged, the error names it and nothing is created.
     Then the structure is checked, and each view is compared with its recomputation.
     Exits with 1 if the structure is damaged or a view differs; `tailrace audit --repair` then repairs the new store.
+
+    A view that had failed in a backup has failed in the new store, too. A view that cannot be built from a dump is
+    created without rows, as a view that has failed: correct the row that its error names, and it is built.
+    The exit code is then 1; the store is complete and usable.
 
     Example:
       tailrace restore /backups/shop-monday shop
@@ -106,6 +110,8 @@ def restore(
         for report in restored.reports:
             differences = "" if report.ok else f": {report.missing:,} missing, {report.extra:,} extra"
             print(f"{report.view}: {terminal.verdict(report.ok)}, {count(report.rows, 'row')}{differences}")
+        for name, why in restored.failed.items():
+            print(f"{name}: has failed, {why}")
         print(f"restored {directory} at epoch {restored.epoch}, with all writes up to position {restored.position}")
     if not restored.ok:
         raise typer.Exit(1)

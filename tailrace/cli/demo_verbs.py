@@ -64,7 +64,8 @@ def bench(
     Every view is verified before its result counts.
     If a benchmark fails, the others still run and the exit code is 1.
 
-    Not run unless named: tpch (all 22 queries, compared with recomputation by Spark) and views (1,000 views).
+    Not run unless named: tpch (all 22 queries, compared with recomputation by Spark), views (1,000 views), and
+    hbase (hbase_writes, hbase_steps, ...), which starts a local HBase cluster, or uses the one in TAILRACE_HBASE.
     With --quick, comparisons with other systems (peers_sum, ...) are not run unless named either.
     `make bench-peers` installs those systems.
 
@@ -75,8 +76,9 @@ def bench(
     """
     benchmarks, size = _import_benchmarks("tailrace_bench.run"), _import_benchmarks("tailrace_bench.size").Size
     report = _import_benchmarks("tailrace_bench.report") if docs else None
-    if unknown := [name for name in names or () if name not in benchmarks.BENCHMARKS]:
-        raise usage_error(f"no benchmark named {unknown[0]!r}; there are {', '.join(benchmarks.BENCHMARKS)}")
+    known = [*benchmarks.BENCHMARKS, *benchmarks.GROUPS]
+    if unknown := [name for name in names or () if name not in known]:
+        raise usage_error(f"no benchmark named {unknown[0]!r}; there are {', '.join(known)}")
     outcome = benchmarks.run(names or (), size.QUICK if quick else size.FULL)
     document = text.to_json(outcome.json(), indent=1)
     if file is None:

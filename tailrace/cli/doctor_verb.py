@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,11 +16,12 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 def doctor(
     directory: Annotated[
-        Path | None, typer.Argument(metavar="DIR", help="Directory of a store to check, too.", show_default=False)
+        str | None,
+        typer.Argument(metavar="STORE", help="Directory or URL of a store to check, too.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check whether Tailrace can work here: Python, Java, memory, limits, and (with DIR) a store.
+    """Check whether Tailrace can work here: Python, Java, memory, limits, and (with STORE) a store.
 
     Every line is ok, warn or fail, with what to do. Does not start Spark.
     Exits with 1 if a check fails.
@@ -30,6 +30,7 @@ def doctor(
       tailrace doctor
       tailrace doctor shop
       tailrace doctor shop --json
+      tailrace doctor hbase://127.0.0.1:9090/shop
     """
     from tailrace.doctor.machine import check_machine
     from tailrace.doctor.storage import check_storage

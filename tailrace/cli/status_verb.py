@@ -6,6 +6,8 @@ import time
 from datetime import datetime, timedelta
 from typing import Any
 
+import typer
+
 from tailrace import terminal
 from tailrace.cli.verb import Dir, Json, open_store
 from tailrace.database.status import Status
@@ -17,6 +19,8 @@ EVENTS = 10  # administrative events that are shown; --json has all that are kep
 def status(directory: Dir, as_json: Json = False) -> None:
     """Show the tables and views with their sizes, the committed epoch, and how far the views are behind.
 
+    Begins with what is wrong. Exits with 1 if a view or a build has failed (--json: "ok" is false), else with 0.
+
     Example:
       tailrace status shop
       tailrace status shop --json
@@ -27,9 +31,14 @@ def status(directory: Dir, as_json: Json = False) -> None:
         terminal.print_json(current.to_dict())
     else:
         _print_status(current)
+    if not current.ok:
+        raise typer.Exit(1)
 
 
 def _print_status(status: Status) -> None:
+    for what, names in (("view", status.failed_views), ("build", status.failed_builds)):
+        if names:
+            print(f"{count(len(names), what)} {'has' if len(names) == 1 else 'have'} failed: {', '.join(names)}")
     lag = "views are up to date"
     if status.lag_operations:
         lag = f"views are {count(status.lag_operations, 'operation')} and {status.lag_seconds:,.1f} s behind"
@@ -62,8 +71,11 @@ def _print_status(status: Status) -> None:
         if last := view["refreshed"]:
             print(f"{view['name']}: {last['taken']} in epoch {last['epoch']}: {last['reason']}")
         if failed := view["failed"]:
-            shows = f"shows epoch {failed['shows']}, {count(failed['behind'], 'operation')} behind"
+            behind = f"{count(failed['behind'], 'operation')} behind"
+            shows = f"shows epoch {failed['shows']}, {behind}" if failed["built"] else "could not be built, has no rows"
             print(f"{view['name']}: failed at epoch {failed['epoch']}, {shows}: {failed['message']}")
+            force = f"`tailrace resume {status.path} {view['name']}` tries it at once"
+            print(f"{view['name']}: {count(failed['tries'], 'failure')}; {failed['next_step']}; {force}")
 
 
 def _print_sizes(sizes: dict[str, Any]) -> None:

@@ -76,6 +76,7 @@ def sql(
 
     A query sees all its tables and views at one cut. Without views that is the newest one.
     With views it is that of the committed epoch; a line on stderr says how far it is behind the tables.
+    A view that has failed shows an earlier epoch, and the line says so; with --fresh it is an error.
 
     Example:
       tailrace sql shop "CREATE TABLE orders (id INT PRIMARY KEY, cust INT)"
@@ -130,7 +131,7 @@ def _print_outcome(outcome: Outcome, as_json: bool) -> None:
     else:
         print(outcome.message)
     if (freshness := outcome.freshness) is not None:
-        advice = "; --fresh brings them up to date first" if freshness.lag_operations else ""
+        advice = "; --fresh brings them up to date first" if freshness.lag_operations and not freshness.failed else ""
         print(text.to_json(asdict(freshness)) if as_json else f"{freshness}{advice}", file=sys.stderr, flush=True)
 
 

@@ -14,6 +14,7 @@ from tailrace.cli.interrupts import INTERRUPTED
 from tailrace.cli.verb import Dir, Json, open_store
 from tailrace.database.database import Database
 from tailrace.epochs.model import Epoch
+from tailrace.errors import ViewFailed
 from tailrace.events import describe_epoch
 from tailrace.verify.report import Report
 
@@ -39,8 +40,9 @@ def refresh(directory: Dir, as_json: Json = False) -> None:
 
 
 def _failed_views(db: Database) -> dict[str, str]:
-    """The failed views, each with its message."""
-    return {v["name"]: v["failed"]["message"] for v in db.status().views if v["failed"]}
+    """The failed views, each with its message and when it is tried again."""
+    failed = {v["name"]: v["failed"] for v in db.status().views if v["failed"]}
+    return {name: f"{f['message']}; {f['next_step']}" for name, f in failed.items()}
 
 
 def _end_with_failures(failed: dict[str, str]) -> None:
@@ -114,7 +116,8 @@ def run(
 
         def caught_up() -> bool:
             status = db.status()
-            return status.lag_operations == 0 and all(b["failed"] for b in status.building)
+            is_examined = all(not v["failed"]["trying"] for v in status.views if v["failed"])
+            return status.lag_operations == 0 and is_examined and all(b["failed"] for b in status.building)
 
         stopped_by = db.run(interval, until=caught_up if until_caught_up else None)
         failed = _failed_views(db)  # the log has their messages
@@ -134,26 +137,34 @@ def verify(
 ) -> None:
     """Recompute views with plain Spark SQL at their cut, and compare all rows.
 
-    Exits with 1 if a view differs.
+    A view that has failed is compared at the last epoch that it shows, if the log still has that cut.
+    Exits with 1 if a view differs or has failed.
 
     Example:
       tailrace verify shop
       tailrace verify shop spend --json
     """
     reports: list[tuple[Report, float]] = []
+    skipped: list[ViewFailed] = []
     with open_store(directory) as db, terminal.progress_bar() as progress:
         names = [db.view(name).name for name in views] if views else db.views()
         task = progress.add_task("verifying", total=len(names))
         for name in names:
             progress.update(task, description=f"verifying {name}")
             started = time.monotonic()
-            reports.append((db.verify(name), time.monotonic() - started))
+            try:
+                reports.append((db.verify(name), time.monotonic() - started))
+            except ViewFailed as error:
+                skipped.append(error)
             progress.advance(task)
     if as_json:
-        terminal.print_json([_report_to_json(report, seconds) for report, seconds in reports])
+        unverified = [{"view": error.name, "ok": None, "failed": error.reason} for error in skipped]
+        terminal.print_json([*(_report_to_json(report, seconds) for report, seconds in reports), *unverified])
     else:
         _print_reports(reports)
-    if not all(report.ok for report, _ in reports):
+        for failure in skipped:
+            print(f"{failure.name}: not compared: {failure}")
+    if skipped or not all(report.ok and not report.failure for report, _ in reports):
         raise typer.Exit(1)
 
 
@@ -169,6 +180,7 @@ def _report_to_json(report: Report, seconds: float) -> dict[str, Any]:
         "cut": report.cut._asdict(),
         "seconds": round(seconds, 3),
         "examples": report.examples,
+        "failed": report.failure or None,
     }
 
 
@@ -192,3 +204,5 @@ def _print_reports(reports: list[tuple[Report, float]]) -> None:
             print(f"{report.view}: examples of {kind} rows:")
             for row in examples:
                 print(f"  {row}")
+        if report.failure:
+            print(f"{report.view}: has failed; compared at epoch {report.epoch}, which it shows: {report.failure}")

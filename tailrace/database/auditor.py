@@ -77,15 +77,24 @@ class Auditor:
                 on_step(Step(f"recomputing {view.name}"))
                 compared_rows, row_findings = self._audit_rows(view, query, pin, selection)
                 rows, findings = rows + compared_rows, [*findings, *row_findings]
+            behind: dict[str, int] = {}
+            for name in (name for name in asked if name in failed and failed[name].held):
+                on_step(Step(f"recomputing {name}"))
+                shown = Pin(failed[name].epoch, failed[name].cut, failed[name].time)
+                view = self._catalog.view(name)
+                compared_rows, row_findings = self._audit_rows(view, self._catalog.query(view), shown, selection)
+                if self._catalog.failed.get(name, failed[name]).epoch == shown.epoch and name in self._catalog.failed:
+                    behind[name] = shown.epoch  # else it has recovered meanwhile, and its old rows are gone
+                    rows, findings = rows + compared_rows, [*findings, *row_findings]
             if selection.selects_all and subject.maintained.views and Capability.REPAIR in self._store.capabilities:
                 on_step(Step("building all states in a scratch store"))
                 entries, state_findings = self._audit_states(subject, pin)
                 reported = {f.where for f in findings}
                 findings += [f for f in state_findings if f.where not in reported]
         seconds = time.monotonic() - began
-        skipped = tuple(name for name in asked if name in failed)
+        skipped = tuple(name for name in asked if name in failed and name not in behind)
         audited = (tuple(view_names), rows, entries, seconds, tuple(findings))
-        return AuditReport(pin.epoch, pin.cut, *audited, skipped=skipped)
+        return AuditReport(pin.epoch, pin.cut, *audited, skipped=skipped, behind=behind)
 
     def structure(self, *, tables: bool) -> list[Finding]:
         """Findings about the structure. If documents are damaged, only those: the rest cannot be checked without."""

@@ -7,7 +7,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +35,7 @@ from tailrace.database.view import View
 from tailrace.database.waiting import PATIENCE, AtLeast, LatestEpoch
 from tailrace.epochs import records
 from tailrace.epochs.model import LARGEST, Epoch
-from tailrace.errors import Closed, StoreError
+from tailrace.errors import BuildFailed, Closed, EpochFailed, StoreError, ViewFailed
 from tailrace.spark.spark_options import SparkOptions
 from tailrace.store.base import Capability, Store
 from tailrace.store.commits import read_committed
@@ -189,6 +190,15 @@ class Database:
         self._check()
         return self._statement_runner(progress, fresh).run(text)
 
+    def _create_failed(self, text: str, error: BuildFailed | ViewFailed) -> None:
+        """Create a view that cannot be built now as one that has failed. Raises the error if no view is to blame."""
+        from tailrace.spark.failures import is_outside
+
+        cause = error.__cause__
+        if (isinstance(cause, EpochFailed) and is_outside(cause)) or not self._epochs.jobs.can_run():
+            raise error
+        self._statement_runner(None, False).create_failed(text, error)
+
     def query(self, text: str, fresh: bool = False) -> pa.Table:
         """Run a SELECT over tables and views with Spark, all at one cut.
 
@@ -314,8 +324,7 @@ class Database:
         self._stop_requested = False
         with self._store.lock("runner"):
             events.started(self.path, self.tables(), self.views(), interval, os.getpid())
-            for name, failed in self._catalog.failed.items():
-                events.view_failed(self.path, name, failed.message)
+            self._epochs.report_failures()
             _ = self.spark  # started first, because Spark installs its own SIGINT handler
             return self._run(interval, progress, building, until)
 
@@ -326,7 +335,7 @@ class Database:
         building: OnStep | None,
         until: Callable[[], bool] | None,
     ) -> signal.Signals | None:
-        with caught(self.stop, signal.SIGINT, signal.SIGTERM) as stopped:
+        with caught(self.stop, signal.SIGINT, signal.SIGTERM) as stopped, closing(self._epochs.trials):
             while not self._stop_requested and not (until and until()):
                 has_more = self._expired_rows.step()
                 epoch = self._refresh(eager=False, is_stopped=lambda: self._stop_requested)
@@ -353,7 +362,11 @@ class Database:
         self._stop_requested = True
 
     def verify(self, view: str) -> Report:
-        """Recompute a view with Spark SQL at its cut, and compare the rows as multisets."""
+        """Recompute a view with Spark SQL at its cut, and compare the rows as multisets.
+
+        A view that has failed is compared at its last good cut; the report says why it failed. Raises `ViewFailed` if
+        the tables cannot be read at that cut any more.
+        """
         self._check()
         from tailrace.spark.failures import translated
         from tailrace.verify.comparison import verify
@@ -363,8 +376,10 @@ class Database:
             translated(lambda: self.spark),
         ):
             definition = self._catalog.view(view)
-            pin = shown_pin(definition.name, self._catalog.failed, committed)
-            return verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
+            failed = self._catalog.failed
+            pin = shown_pin(definition.name, failed, committed)
+            report = verify(self.spark, self._store, definition, self._catalog.query(definition), pin)
+            return replace(report, failure=failed[definition.name].message) if definition.name in failed else report
 
     def record(
         self, path: str | os.PathLike[str], views: Sequence[str] | None = None, *, overwrite: bool = False

@@ -9,11 +9,12 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from msgspec import structs
 
 from tailrace import types
 from tailrace.catalog.catalog import Catalog, known_names
 from tailrace.catalog.definition import ViewDef
-from tailrace.catalog.failed import view_failed
+from tailrace.catalog.failed import FailedView, unbuilt, view_failed
 from tailrace.catalog.pinned import pinned_relations
 from tailrace.catalog.retention import Retention
 from tailrace.database.alter import Alterations
@@ -22,7 +23,7 @@ from tailrace.database.outcome import Outcome
 from tailrace.database.planned_change import planned
 from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.database.show_create import show_create
-from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, UnknownName
+from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, UnknownName, ViewFailed
 from tailrace.plan.sql.altering import AddColumns, DropColumn, Rename, RenameColumn, ShowCreate
 from tailrace.plan.sql.statements import (
     CreateTable,
@@ -78,10 +79,14 @@ class StatementRunner:
 
     def run(self, text: str) -> Iterator[Outcome]:
         """Runs statement after statement; yields the outcome of each. All but queries are parsed before the first."""
-        remaining = parse_located(text)
+        remaining, together = parse_located(text), TOGETHER
         while remaining:
-            plain = [located.statement for located in takewhile(_is_plain_create_view, remaining[:TOGETHER])]
-            done = self._create_together(plain)
+            plain = [located.statement for located in takewhile(_is_plain_create_view, remaining[:together])]
+            try:
+                done = self._create_together(plain)
+            except BuildFailed:  # one of them cannot be built: fewer together, down to the one that cannot
+                together = len(plain) // 2
+                continue
             for located in remaining[:done]:
                 yield _outcome(located, message=f"created view {located.statement.name}")  # type: ignore[union-attr]
             if not done:
@@ -227,10 +232,25 @@ class StatementRunner:
         self._builder.finish(statement.name, number, self._on_step)
         return done
 
+    def create_failed(self, text: str, error: BuildFailed | ViewFailed) -> None:
+        """Creates a view without rows, as one that has failed. It is built when the cause of the error is gone.
+
+        If it reads a failed view, it fails because of that view.
+        """
+        (statement,) = (located.statement for located in parse_located(text))
+        assert isinstance(statement, CreateView)
+        with self._lock.held():
+            view = self._definer.define(self._names_with(self._catalog.views), statement)
+            failed = self._catalog.failed
+            root = next((failed[name].because or name for name in view.uses if name in failed), "")
+            why = failed[root] if root else unbuilt(self._store, error.reason)
+            self._catalog.publish_failed(view, structs.replace(why, because=root, built=False, held=False))
+
     def _create_together(self, statements: Sequence[Statement]) -> int:
         """Create as many leading views as possible in one job. Returns how many were created: 0, or at least 2.
 
-        After an error the caller runs the statements one by one, so that each reports its own error.
+        Raises `BuildFailed` if one of them cannot be built; then none is created. After any other error the caller runs
+        the statements one by one, so that each reports its own error.
         """
         version = self._catalog.version
         views: dict[str, ViewDef] = {}
@@ -251,10 +271,7 @@ class StatementRunner:
         with self._lock.held():
             if self._catalog.version != version or self._catalog.builds:
                 return 0
-            try:
-                self._builder.start(definitions, False, self._on_step)
-            except BuildFailed:
-                return 0
+            self._builder.start(definitions, False, self._on_step)
         return len(definitions)
 
     def _view_exists(self, statement: CreateView) -> bool:
@@ -332,7 +349,8 @@ class StatementRunner:
     def query(self, text: str) -> tuple[pa.Table, Freshness | None]:
         """The rows of a query, and, if it reads views, the state of the views that it read.
 
-        All tables and views are read at one cut: the committed one if there are views, else the newest.
+        All tables and views are read at one cut: the committed one if there are views, else the newest. A view that has
+        failed shows an earlier one; with `fresh`, it raises `ViewFailed`.
         """
         from tailrace.database.query import SelectQuery, answer_query
 
@@ -345,10 +363,17 @@ class StatementRunner:
         with pinned_relations(self._store, self._catalog) as (pin, relations):
             newest = self._store.newest_cut()
             reads_views = bool(names & relations.views.keys())
-            failed = names & self._catalog.failed.keys()
+            failed = {name: f for name, f in self._catalog.failed.items() if name in names}
+            self._refuse_stale(failed)
             freshness = measure_freshness(self._store, pin, newest, failed) if reads_views else None
             cut = pin.cut if reads_views else newest
             return answer_query(self._db.spark, self._store, relations, query, pin.epoch, cut), freshness
+
+    def _refuse_stale(self, failed: Mapping[str, FailedView]) -> None:
+        """Raises `ViewFailed` if a query reads a failed view, and must have fresh rows or would get none."""
+        for name, view in failed.items():
+            if self._fresh or not view.built:
+                raise view_failed(name, view)
 
 
 def _is_plain_create_view(located: Located) -> bool:

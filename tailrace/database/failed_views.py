@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from tailrace.catalog.failed import FAILED, FailedView, ask_to_resume, view_failed
+from tailrace.catalog.failed import FAILED, FailedView, ask_to_resume, read_failed, view_failed
 from tailrace.errors import EpochsLocked, Timeout
 from tailrace.store.base import Store
 from tailrace.store.pins import Pin
@@ -26,6 +26,13 @@ def shown_pin(name: str, failed: Mapping[str, FailedView], committed: Pin) -> Pi
     return Pin(view.epoch, view.cut, view.time)
 
 
+def require_built(store: Store, names: Collection[str]) -> None:
+    """Raises `ViewFailed` if one of these views has no rows because it could not be built."""
+    for name, view in read_failed(store).items():
+        if name in names and not view.built:
+            raise view_failed(name, view)
+
+
 def resume(
     store: Store, name: str, failed: Mapping[str, FailedView], refresh: Callable[[], object], timeout: float | None
 ) -> None:
@@ -41,15 +48,15 @@ def resume(
     try:
         refresh()
     except EpochsLocked:
-        _wait(store, name, view, timeout)
+        _wait(store, name, timeout)
     if (still := store.document(FAILED, name)) is not None:
         raise view_failed(name, still)
 
 
-def _wait(store: Store, name: str, before: FailedView, timeout: float | None) -> None:
+def _wait(store: Store, name: str, timeout: float | None) -> None:
     """Waits until the process that runs epochs has tried the view."""
     began = time.monotonic()
-    while (now := store.document(FAILED, name)) is not None and now.tries == before.tries:
+    while (now := store.document(FAILED, name)) is not None and (now.next_try == 0.0 or now.trying):
         waited = time.monotonic() - began
         if timeout is not None and waited >= timeout:
             position = now.cut.position.number

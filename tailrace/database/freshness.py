@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
+from tailrace.catalog.failed import FailedView
 from tailrace.database.waiting import PATIENCE, LatestEpoch
 from tailrace.errors import EpochsLocked, Timeout
 from tailrace.store.base import Cut, Store
@@ -23,20 +24,21 @@ class Freshness:
     epoch: int
     lag_operations: int
     lag_seconds: float
-    failed: tuple[str, ...] = ()
-    """Views that have failed, so that they show an earlier epoch."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Views that have failed, so that they show an earlier epoch: which one, and why."""
 
     def __str__(self) -> str:
         lag = f"{count(self.lag_operations, 'operation')} ({self.lag_seconds:,.1f} s) behind the tables"
-        failed = f"; {', '.join(self.failed)} failed and shows an earlier epoch" if self.failed else ""
+        failed = "".join(f"; {name} {what}" for name, what in self.failed.items())
         return f"views at epoch {self.epoch}, {lag if self.lag_operations else 'up to date'}{failed}"
 
 
-def measure_freshness(store: Store, pin: Pin, newest: Cut, failed: Iterable[str]) -> Freshness:
+def measure_freshness(store: Store, pin: Pin, newest: Cut, failed: Mapping[str, FailedView]) -> Freshness:
     """How far a pinned epoch is behind the newest cut. `failed` are the views of the query that have failed."""
     written = store.written_after(pin.cut) if pin.cut.is_before(newest) else None
     seconds = max(0.0, time.time() - written) if written is not None else 0.0
-    return Freshness(pin.epoch, newest.operations - pin.cut.operations, seconds, tuple(sorted(failed)))
+    told = {name: f"has failed and {f.shows}: {f.message}" for name, f in sorted(failed.items())}
+    return Freshness(pin.epoch, newest.operations - pin.cut.operations, seconds, told)
 
 
 def catch_up(store: Store, refresh: Callable[[], object]) -> None:

@@ -4,12 +4,14 @@
     dump      checks the checksums, creates the tables, loads their rows, and builds the views
 
 The store is checked before it gets its name: its structure, and each view against a recomputation by Spark. A view
-that differs does not stop the restore, because the tables are needed all the same; the result names it.
+that differs or cannot be built does not stop the restore, because the tables are needed all the same; the result names
+it.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +25,7 @@ from tailrace.database.drafts import draft
 from tailrace.database.progress import OnStep, Step, ignore_step
 from tailrace.database.undump import load_dump
 from tailrace.epochs.model import LARGEST
-from tailrace.errors import BadBackup
+from tailrace.errors import BadBackup, NotCapable
 from tailrace.spark.spark_options import SparkOptions
 from tailrace.store.base import Store
 from tailrace.store.commits import read_committed
@@ -44,8 +46,9 @@ if TYPE_CHECKING:
 class Restored:
     """A restored store: its path, what it was made of, the last position whose writes it has, and its epoch.
 
-    `findings` are damages of its structure, `reports` the comparison of each view with its recomputation; views that
-    had failed are left out. `ok` means that neither shows a difference.
+    `findings` are damages of its structure, `reports` the comparison of each view with its recomputation. `failed` are
+    views that have failed, each with the reason: those of a backup show what they showed then; those that could not be
+    built from a dump have no rows until the cause is gone. `ok` means that nothing is damaged, differs or has failed.
     """
 
     path: str
@@ -54,10 +57,11 @@ class Restored:
     epoch: int
     findings: tuple[Finding, ...]
     reports: tuple[Report, ...]
+    failed: Mapping[str, str]
 
     @property
     def ok(self) -> bool:
-        return not self.findings and all(report.ok for report in self.reports)
+        return not self.findings and not self.failed and all(report.ok for report in self.reports)
 
 
 def restore(
@@ -81,9 +85,12 @@ def restore(
     spark            as in `tailrace.open`
     progress         called with each step
 
-    Raises `BadBackup`, which names the file, if the backup or dump is damaged. Nothing is created then.
+    Raises `BadBackup`, which names the file, if the backup or dump is damaged, and `NotCapable` if `path` is the URL of
+    a store that is no directory. Nothing is created then.
     """
-    source, target = Path(directory), Path(StoreRef.of(path).location)
+    source, ref = Path(directory), StoreRef.of(path)
+    if (target := ref.directory) is None:
+        raise NotCapable(store=ref.url, capability="restores of backups and dumps")
     on_step, requested = progress or ignore_step, Requested(nodes, shards, durable, map_size)
     manifest = read_manifest(source)
     max_lag = _max_lag_of_dump(source, manifest) if manifest.kind == "dump" else None
@@ -133,4 +140,5 @@ def _check(db: Database, store: Store, target: Path, manifest: Manifest, verify:
         on_step(Step(f"verifying {name}"))
         reports.append(db.verify(name))
     position, epoch = store.newest_cut().position.number, read_committed(store).epoch
-    return Restored(str(target), manifest.kind, position, epoch, tuple(findings), tuple(reports))
+    failed = {} if findings else {name: f"{f.shows}: {f.message}" for name, f in sorted(catalog.failed.items())}
+    return Restored(str(target), manifest.kind, position, epoch, tuple(findings), tuple(reports), failed)

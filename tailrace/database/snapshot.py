@@ -18,6 +18,7 @@ from tailrace.catalog.catalog import Catalog
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.pinned import pinned_relations
 from tailrace.codec.schema import TableDef
+from tailrace.database.failed_views import require_built
 from tailrace.database.table import TableReads
 from tailrace.database.view import View
 from tailrace.database.waiting import PinnedEpoch
@@ -81,6 +82,7 @@ class Snapshot:
 
         pin = self._require_pin()
         query = SelectQuery.parse(text)
+        require_built(self._store, query.names)
         return answer_query(self._spark(), self._store, self._relations, query, pin.epoch, pin.cut)
 
     def tables(self) -> list[str]:

@@ -23,7 +23,7 @@ from tailrace.store.pins import list_pins
 
 @dataclass(frozen=True)
 class Status:
-    """The state of a store.
+    """The state of a store. `ok` means that no view and no build has failed.
 
     lag_operations, lag_seconds   operations logged but not yet in the views, and the age of the oldest one
     runner                        the process that runs epochs now, or None
@@ -65,12 +65,25 @@ class Status:
     stalled: list[dict[str, Any]]
     sizes: dict[str, int] | None = None
 
+    @property
+    def ok(self) -> bool:
+        """Whether no view and no build has failed."""
+        return not self.failed_views and not self.failed_builds
+
+    @property
+    def failed_views(self) -> list[str]:
+        return [view["name"] for view in self.views if view["failed"]]
+
+    @property
+    def failed_builds(self) -> list[str]:
+        return [build["name"] for build in self.building if build["failed"]]
+
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"ok": self.ok, **asdict(self)}
 
 
 def _failure(failed: FailedView | None, newest: Cut) -> dict[str, Any] | None:
-    """A failed view: the epoch that it shows, how far behind that is, and why it failed."""
+    """A failed view: the epoch that it shows, how far behind that is, why it failed, and when it is tried again."""
     if failed is None:
         return None
     return {
@@ -86,6 +99,9 @@ def _failure(failed: FailedView | None, newest: Cut) -> dict[str, Any] | None:
         "because": failed.because,
         "tries": failed.tries,
         "next_try": failed.next_try,
+        "next_step": failed.next_step,
+        "trying": failed.trying or not failed.diagnosed,
+        "built": failed.built,
         "log_kept": failed.held,
     }
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from tailrace.database.dump import SCHEMA
 from tailrace.database.progress import OnStep, Step
-from tailrace.errors import BadBackup
+from tailrace.errors import BadBackup, BuildFailed, ViewFailed
 from tailrace.plan.sql.statements import CreateTable, CreateView, parse, split
 from tailrace.store.manifest import NAME, Manifest, check
 
@@ -21,7 +21,10 @@ ROWS = 50_000  # in one transaction
 
 
 def load_dump(db: Database, directory: Path, manifest: Manifest, on_step: OnStep) -> None:
-    """Creates the tables, loads their rows, then builds the views. Raises `BadBackup` if a file is damaged."""
+    """Creates the tables, loads their rows, then builds the views. Raises `BadBackup` if a file is damaged.
+
+    Views that cannot be built are created as failed ones.
+    """
     if set(manifest.files) != {SCHEMA, *manifest.tables.values()}:
         reason = f"{NAME} is damaged: it must name {SCHEMA} and the files of all tables"
         raise BadBackup(path=str(directory), reason=reason, file=NAME)
@@ -33,7 +36,21 @@ def load_dump(db: Database, directory: Path, manifest: Manifest, on_step: OnStep
     for name, file in sorted(manifest.tables.items()):
         _load_rows(db, name, directory, file, on_step)
     db.refresh()  # trims the log: views are built from the tables
-    db.sql(";\n".join(views), progress=on_step)
+    _build_views(db, views, on_step)
+    db.refresh()  # finds out why views failed
+
+
+def _build_views(db: Database, statements: list[str], on_step: OnStep) -> None:
+    """Builds the views. A view that cannot be built, or that reads such a view, is created as a failed one."""
+    while statements:
+        done = 0
+        try:
+            for _ in db.statements(";\n".join(statements), on_step):
+                done += 1
+        except (BuildFailed, ViewFailed) as error:
+            db._create_failed(statements[done], error)
+            done += 1
+        statements = statements[done:]
 
 
 def _read_schema(directory: Path, manifest: Manifest) -> tuple[list[str], list[str]]:

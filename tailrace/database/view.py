@@ -19,6 +19,7 @@ from tailrace.codec.keys import Direction, KeyCodec, prefix_range
 from tailrace.codec.murmur import hash_bucket
 from tailrace.codec.rows import RowCodec
 from tailrace.codec.weighted import split
+from tailrace.database.failed_views import require_built
 from tailrace.database.waiting import PATIENCE, AtLeast, ReadEpoch
 from tailrace.errors import BadKey, Corrupt, SnapshotGone, StoreError
 from tailrace.store.base import ShardSnapshot, Store
@@ -35,15 +36,23 @@ class _DefinitionReplaced(Exception):
 
 
 def _with_one_definition(read: Callable[Concatenate[View, P], T]) -> Callable[Concatenate[View, P], T]:
-    """Decorator: the read uses the view's current definition throughout, and is retried if that is replaced."""
+    """Decorator: the read uses the view's current definition throughout, and is retried if that is replaced.
+
+    It begins with the definition that was current last. `_read_shards` finds out afterwards whether it still is.
+    """
 
     @wraps(read)
     def retried(self: View, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        view = self._successor or self
         while True:
             try:
-                return read(self._current(), *args, **kwargs)
+                return read(view, *args, **kwargs)
             except _DefinitionReplaced:
-                continue
+                view = self._current()
+            except Exception:  # such as a key that does not fit an earlier definition
+                if (current := self._current()) is view:
+                    raise
+                view = current
 
     return retried
 
@@ -269,13 +278,22 @@ class View:
             try:
                 with ExitStack() as stack:
                     opened = [(i, stack.enter_context(self._store.shard(i).at(epoch))) for i in shards]
-                    if self._find_definition().state != self._def.state:  # the old state may already be partly deleted
-                        raise _DefinitionReplaced
-                    return [read(i, snapshot) for i, snapshot in opened]
+                    if all(snapshot.applied(self._def.state) is None for _, snapshot in opened):
+                        require_built(self._store, [self._def.name])
+                    parts = [read(i, snapshot) for i, snapshot in opened]
             except SnapshotGone as error:
+                self._require_current()
                 if attempt == ATTEMPTS - 1:
                     raise SnapshotGone(**{**error.data, "name": f"view {self.name!r}"}) from error
+            else:
+                self._require_current()
+                return parts
         raise AssertionError("unreachable")
+
+    def _require_current(self) -> None:
+        """To be called after a read: the state of a replaced definition may be partly deleted."""
+        if self._find_definition().state != self._def.state:
+            raise _DefinitionReplaced
 
 
 def _collect_entries(

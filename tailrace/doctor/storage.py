@@ -17,6 +17,7 @@ from tailrace.errors import TailraceError
 from tailrace.store.base import Store
 from tailrace.store.leases import LEASES
 from tailrace.store.pins import PINS
+from tailrace.store.store_ref import StoreRef
 from tailrace.words import count, size
 
 _NETWORK = {
@@ -38,24 +39,26 @@ _LEAST_SPACE = 1024**3
 _NEARLY_FULL = 0.8  # of map_size
 
 
-def check_storage(path: Path) -> Iterator[Finding]:
-    """All checks of a store. The later ones are left out if it cannot be opened."""
-    yield _check_file_system(path)
-    yield _check_space(path)
-    yield _check_access(path)
+def check_storage(place: str) -> Iterator[Finding]:
+    """All checks of a store, given by its directory or URL. The later ones are left out if it cannot be opened."""
     try:
-        with tailrace.open(path) as db:
+        directory = StoreRef.of(place).directory
+        if directory is not None:
+            yield _check_file_system(directory)
+            yield _check_space(directory)
+            yield _check_access(directory)
+        with tailrace.open(place) as db:
             store = inside(db).store
-            yield Finding("ok", "store", f"{path}: {count(store.nodes, 'node')}, {count(store.shards, 'shard')}")
-            yield _check_map_size(db)
+            yield Finding("ok", "store", f"{place}: {count(store.nodes, 'node')}, {count(store.shards, 'shard')}")
+            if directory is not None:
+                yield _check_map_size(db)
             yield _check_runner(store)
             yield _check_open_epoch(store)
             yield _check_leases(store)
             yield _check_lag(store)
     except (TailraceError, OSError) as error:
-        yield Finding(
-            "fail", "store", str(error), "choose the directory of a store; if it is one, run `tailrace audit`"
-        )
+        advice = "give the directory or URL of a store; if it is one, run `tailrace audit`"
+        yield Finding("fail", "store", str(error), advice)
 
 
 def _check_file_system(path: Path) -> Finding:

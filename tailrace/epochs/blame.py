@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from tailrace import types
 from tailrace.codec.schema import TableDef
 from tailrace.delta import column
 from tailrace.plan import explain
@@ -22,6 +23,7 @@ from tailrace.spark.compile import Compiler
 from tailrace.spark.failures import FAILURES, reason
 from tailrace.spark.flows import Flow, FlowOperators
 from tailrace.spark.stages import Stages
+from tailrace.store.base import Store
 
 MAX_ROWS = 1_000_000  # input rows that are searched for one that fails
 MAX_SHOWN = 4  # columns shown of a row without a key
@@ -32,12 +34,18 @@ Step = Scan | Filter | Project
 
 
 class Cause(NamedTuple):
-    """Why a view fails. Fields are empty if they could not be found out."""
+    """Why a view fails. Fields are empty if they could not be found out.
+
+    `table` and `row` are the table's number and the encoded key (in hex) of the row on which it fails, if that is
+    determined by one row of a table alone.
+    """
 
     operator: str = ""
     expression: str = ""
     key: str = ""
     reason: str = ""
+    table: int = 0
+    row: str = ""
 
 
 def find_cause(
@@ -59,7 +67,7 @@ def find_cause(
             if flow is not None:
                 _run(flows.to_frame(flow))
         except FAILURES as error:
-            return _blame(stages.spark, compiler, flows, node, reason(error))
+            return _blame(stages, compiler, tables, node, reason(error))
     return Cause()
 
 
@@ -76,7 +84,8 @@ def _run(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _blame(spark: SparkSession, compiler: Compiler, flows: FlowOperators, node: Node, why: str) -> Cause:
+def _blame(stages: Stages, compiler: Compiler, tables: Mapping[int, TableDef], node: Node, why: str) -> Cause:
+    flows = FlowOperators(stages)
     operator, whole = explain.operator(node), _shorten(explain.describe(node))
     if not isinstance(node, Filter | Project | Generate):
         return Cause(operator, whole, "", why)
@@ -84,7 +93,7 @@ def _blame(spark: SparkSession, compiler: Compiler, flows: FlowOperators, node: 
     try:
         flow = compiler.delta(source)
         assert flow is not None
-        found = _find_row(spark, _collect(flows, flow), steps, _texts(node))
+        found = _find_row(stages.spark, _collect(flows, flow), steps, _texts(node))
     except FAILURES:
         found = None  # Spark stopped meanwhile: the operator alone must do
     if found is None:
@@ -92,8 +101,19 @@ def _blame(spark: SparkSession, compiler: Compiler, flows: FlowOperators, node: 
     row, text = found
     names = explain.names(source)
     expression = _shorten(explain.named(text, explain.names(node.input)))
-    table = f"{source.table}: " if isinstance(source, Scan) else ""
-    return Cause(operator, expression, f"{table}{_key_of(source, names, row)}", why)
+    shown_key = _key_of(source, names, row)
+    if not isinstance(source, Scan):
+        return Cause(operator, expression, shown_key, why)
+    key = _encoded_key(tables[source.table_id], stages.store, row)
+    return Cause(operator, expression, f"{source.table}: {shown_key}", why, source.table_id, key.hex())
+
+
+def _encoded_key(table: TableDef, store: Store, row: pa.Table) -> bytes:
+    """The stored key of a row that has all stored columns of its table."""
+    kinds = [types.arrow(c.type) for c in table.key_schema]
+    cells = [row.column(p).combine_chunks().cast(k) for p, k in zip(table.positions, kinds, strict=True)]
+    encoded = table.keys.encode(cells, 1)
+    return bytes(store.key_limit.shorten(encoded)[0].as_py())
 
 
 def _table_below(node: Node) -> tuple[Node, list[Step]]:
@@ -150,7 +170,7 @@ def _find_row(
     while rows.num_rows > 1:
         half = rows.slice(0, rows.num_rows // 2)
         rows = half if _fails(spark, half, steps, failing) else rows.slice(rows.num_rows // 2)
-    return rows, failing
+    return (rows, failing) if _fails(spark, rows, steps, failing) else None  # a wrong row would never be repaired
 
 
 def _fails(spark: SparkSession, rows: pa.Table, steps: Sequence[Step], text: str) -> bool:

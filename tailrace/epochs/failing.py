@@ -19,15 +19,16 @@ from msgspec import structs
 from tailrace import faults
 from tailrace.catalog.definition import ViewDef
 from tailrace.catalog.failed import (
+    FAILED,
     FIRST_PAUSE,
     FailedView,
     failed_again,
     failed_documents,
     is_due,
+    read_failed,
     recovered_documents,
     within_limit,
 )
-from tailrace.epochs.blame import Cause
 from tailrace.epochs.maintained import Maintained
 from tailrace.epochs.model import INTENT, CatchUp, Intent
 from tailrace.errors import Corrupt, EpochFailed, OffsetGap, SnapshotGone
@@ -35,6 +36,7 @@ from tailrace.store.base import Cut, Store
 from tailrace.store.commits import Committed
 from tailrace.store.locks import Tenure
 
+ERROR = ("reason", "operator", "expression", "key", "tries", "next_try", "trying")  # passed on to views that read it
 LOST_HISTORY = (Corrupt, OffsetGap, SnapshotGone)  # a view cannot catch up by deltas any more
 
 
@@ -47,23 +49,32 @@ class FailingViews:
 
     # which views to try again
 
-    def choose_catch_ups(
-        self, failed: Mapping[str, FailedView], maintained: Maintained, end: Cut, *, eager: bool
-    ) -> dict[str, CatchUp]:
-        """The failed views that an epoch tries again. Views that read a failed view are tried together with it."""
-        live = maintained.without(failed).live_states if failed else frozenset[int]()
-        due = {name for name, f in failed.items() if not f.because and self._is_due(name, f, maintained, end, eager)}
-        chosen = {}
-        for name, view in failed.items():
-            is_orphan = view.because not in failed
-            if name in due or view.because in due or (view.because and is_orphan and name in maintained.definitions):
-                base = view.epoch if self._can_catch_up(maintained, name, view, live) else None
-                chosen[name] = CatchUp(base, view.cut, view.time)
-        return chosen
+    def choose_due(
+        self, failed: Mapping[str, FailedView], maintained: Maintained, newest: Cut, *, eager: bool
+    ) -> list[str]:
+        """The failed views to try now. Views that read a failed view are left out: they are tried together with it."""
+        return [
+            name
+            for name, view in failed.items()
+            if name in maintained.definitions
+            and view.because not in failed
+            and (view.because or self._is_due(name, view, maintained, newest, eager))
+        ]
 
-    def _is_due(self, name: str, view: FailedView, maintained: Maintained, end: Cut, eager: bool) -> bool:
-        definition = maintained.definitions.get(name)
-        return definition is not None and is_due(view, definition.tables, self.store, end, eager=eager)
+    def _is_due(self, name: str, view: FailedView, maintained: Maintained, newest: Cut, eager: bool) -> bool:
+        tables = {number: maintained.tables[number] for number in maintained.definitions[name].tables}
+        return is_due(view, tables, self.store, newest, eager=eager)
+
+    def choose_catch_ups(
+        self, names: Collection[str], failed: Mapping[str, FailedView], maintained: Maintained
+    ) -> dict[str, CatchUp]:
+        """How an epoch catches up these failed views, together with the failed views that read them."""
+        live = maintained.without(failed).live_states if names else frozenset[int]()
+        return {
+            name: CatchUp(view.epoch if self._can_catch_up(maintained, name, view, live) else None, view.cut, view.time)
+            for name, view in failed.items()
+            if (name in names or view.because in names) and name in maintained.definitions
+        }
 
     def _can_catch_up(self, maintained: Maintained, name: str, view: FailedView, live: frozenset[int]) -> bool:
         """Whether deltas can catch a view up: every state that it reads is readable at its last good epoch.
@@ -98,13 +109,15 @@ class FailingViews:
         self,
         name: str,
         error: EpochFailed,
-        cause: Cause,
         done: Committed,
         intent: Intent,
         maintained: Maintained,
         before: Mapping[str, FailedView],
     ) -> FailedView:
-        """What is recorded of a view that failed in this epoch, for the first time or again."""
+        """What is recorded of a view that failed in this epoch, for the first time or again.
+
+        The operator, the expression and the row are searched for after the commit, so that no other view waits for it.
+        """
         definition, now = maintained.definitions[name], time.time()
         view = FailedView(
             epoch=done.epoch,
@@ -112,19 +125,17 @@ class FailingViews:
             time=done.time,
             failed_at=intent.epoch,
             at=now,
-            reason=cause.reason or str(error.reason),
-            operator=cause.operator,
-            expression=cause.expression,
-            key=cause.key,
+            reason=str(error.reason),
             tried=intent.end,
             next_try=now + FIRST_PAUSE,
+            diagnosed=False,
             states=_states(maintained, definition),
         )
         if (old := before.get(name)) is None:
             return view
         again = failed_again(old, view)
-        lost = isinstance(error.cause, LOST_HISTORY) and name in intent.catch_ups and old.held
-        return structs.replace(again, held=False, next_try=0.0) if lost else again
+        lost = has_lost_history(error) and name in intent.catch_ups and old.held
+        return without_history(again) if lost else again
 
     def leave_out(
         self, intent: Intent, failed: Mapping[str, FailedView], maintained: Maintained, before: Mapping[str, FailedView]
@@ -133,7 +144,7 @@ class FailingViews:
         all_failed = {**intent.failed, **failed}
         for name, root in maintained.dependants_of(all_failed).items():
             states = _states(maintained, maintained.definitions[name])
-            view = structs.replace(all_failed[root], because=root, states=states)
+            view = structs.replace(all_failed[root], because=root, states=states, diagnosed=True)
             old = before.get(name)
             all_failed[name] = view if old is None else failed_again(old, view)
         self.tenure.fence()
@@ -161,6 +172,16 @@ class FailingViews:
         """The failed views that the epoch catches up, as far as none of them has failed again."""
         return intent.catch_ups.keys() - intent.failed.keys()
 
+    # after the commit
+
+    def store_failed(self, name: str, view: FailedView) -> None:
+        """Stores what is known about a failed view, also for the views that read it."""
+        documents = failed_documents(name, view)
+        for reader, failed in read_failed(self.store).items():
+            if failed.because == name:
+                documents[FAILED.at(reader)] = structs.replace(failed, **{f: getattr(view, f) for f in ERROR})
+        self.store.change_documents(documents, term=self.tenure.term)
+
     # the commit
 
     def commit_documents(self, intent: Intent, before: Mapping[str, FailedView]) -> dict[str, Any]:
@@ -173,6 +194,16 @@ class FailingViews:
             if name in intent.failed or kept != view:
                 documents.update(failed_documents(name, kept))
         return documents
+
+
+def has_lost_history(error: EpochFailed) -> bool:
+    """Whether a view cannot be caught up by deltas, because the log or the undo records are gone."""
+    return isinstance(error.cause, LOST_HISTORY)
+
+
+def without_history(failed: FailedView) -> FailedView:
+    """A failed view whose log and undo records are given up: it is recomputed at the next attempt."""
+    return structs.replace(failed, held=False, next_try=0.0)
 
 
 def _states(maintained: Maintained, view: ViewDef) -> tuple[int, ...]:

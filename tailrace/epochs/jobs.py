@@ -35,10 +35,14 @@ MAX_CACHED_FRAMES = 8  # one for each set of tables that change together, with t
 
 
 class CompiledFrame(NamedTuple):
-    """The DataFrame that applies an epoch to all views, and whether Spark may run it again for the next epoch."""
+    """The DataFrame that applies an epoch to all views, and whether Spark may run it again for the next epoch.
+
+    `fed` are the views (their states) for which Spark computes something itself.
+    """
 
     frame: DataFrame | None
     reusable: bool
+    fed: frozenset[int]
 
 
 def _count_tasks(shards: int, spark: SparkSession) -> int:
@@ -97,7 +101,7 @@ class Jobs:
         temporal filters with rows to change. `careful`: the job is compiled anew, and so that rows which cancel out
         never reach an expression.
         """
-        spark = self._spark()
+        spark, fed = self._spark(), frozenset[int]()
         try:
             changed = [view for view in maintained.views if is_touched(view, maintained.states, touched, due)]
             costs = [view.plan.cost for view in changed]
@@ -106,12 +110,12 @@ class Jobs:
             spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
             faults.point("epoch.work")
             source = set_assignment(spark, work)
-            frame = self._compile(source, touched is None, maintained, touched, due, tasks, build, careful)
+            frame, fed = self._compile(source, touched is None, maintained, touched, due, tasks, build, careful)
             return sum(row.rows for row in frame.collect()) if frame is not None else 0
         except FAILURES as error:
             if work.start is not None:
                 self._store.touched(work.start, work.end)  # if the log is damaged, raise that error instead
-            raise epoch_failed(work.epoch, error, self._failure_prefix()) from error
+            raise epoch_failed(work.epoch, error, self._failure_prefix(), fed) from error
 
     def _failure_prefix(self) -> str:
         """What the message of a failed job says before Spark's reason."""
@@ -129,8 +133,8 @@ class Jobs:
         tasks: int,
         build: str | None,
         careful: bool,
-    ) -> DataFrame | None:
-        """The job's frame, from the cache if the same views and tables were compiled before.
+    ) -> tuple[DataFrame | None, frozenset[int]]:
+        """The job's frame, from the cache if the same views and tables were compiled before, and the views it feeds.
 
         A frame that is not reusable has a shuffle. It gets a new alias, so that Spark plans it again instead of
         reusing the shuffle files of the previous epoch.
@@ -140,12 +144,14 @@ class Jobs:
         if compiled is None:
             stages = Stages(self._spark(), self._store, tasks, assignment_source)
             compiler = Compiler(stages, maintained.tables, maintained.states, touched, due, blank=blank, netted=careful)
-            compiled = CompiledFrame(compiler.compile_views(maintained.views), compiler.reusable)
+            frame = compiler.compile_views(maintained.views)
+            compiled = CompiledFrame(frame, compiler.reusable, compiler.fed)
             if not blank and not careful and assignment_source.fixed is None:
                 while len(self.frames) >= MAX_CACHED_FRAMES:
                     self.frames.pop(next(iter(self.frames)))
                 self.frames[cache_key] = compiled
-        return compiled.frame if compiled.frame is None or compiled.reusable else compiled.frame.alias("again")
+        frame = compiled.frame
+        return frame if frame is None or compiled.reusable else frame.alias("again"), compiled.fed
 
     def recompute_plans(self, work: Assignment, maintained: Maintained) -> int:
         """Recomputes views and their states from whole tables, by their plans. Returns the view rows written."""

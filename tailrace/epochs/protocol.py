@@ -24,9 +24,9 @@ from tailrace.catalog import construction
 from tailrace.catalog.construction import BUILDS, Load, PlannedBuild
 from tailrace.catalog.failed import FailedView, read_failed
 from tailrace.epochs import records
-from tailrace.epochs.blame import Cause
 from tailrace.epochs.clock import Clock, wall_clock
 from tailrace.epochs.counting import OperationCounts
+from tailrace.epochs.dry_runs import Attempt, DryRuns
 from tailrace.epochs.due import next_border
 from tailrace.epochs.failing import FailingViews
 from tailrace.epochs.isolation import halves
@@ -34,6 +34,7 @@ from tailrace.epochs.jobs import Jobs
 from tailrace.epochs.maintained import Maintained
 from tailrace.epochs.model import INTENT, LARGEST, MAX_ATTEMPTS, CatchUp, Epoch, Intent
 from tailrace.epochs.recompute import RecomputableView
+from tailrace.epochs.trials import Trials
 from tailrace.epochs.work import EpochWork
 from tailrace.errors import EpochFailed
 from tailrace.plan.physical.estimate import OVERHEAD
@@ -69,6 +70,8 @@ class Epochs:
         self.overhead = OVERHEAD
         self.clock: Clock = wall_clock
         self._counts, self._failing = OperationCounts(store), FailingViews(store, tenure)
+        self.trials = Trials(store, spark, self._failing)
+        self._reported: dict[str, str] = {}
 
     def refresh(
         self,
@@ -84,8 +87,9 @@ class Epochs:
         Also if no table changed, but rows must enter or leave views because time passed. With `passes_time` in any
         case: the committed epoch then has the time of this call, or a later one.
 
-        With `eager`, first waits until the log has everything written before this call, and tries failed views again
-        if they may have recovered. Otherwise takes what the log has, and pauses between attempts of failed views.
+        With `eager`, first waits until the log has everything written before this call. After all other views, failed
+        views that may have recovered are tried again. Otherwise takes what the log has; failed views are tried in a
+        thread (`trials.py`), and caught up when they have passed.
         Begins no further epoch as soon as `is_stopped()`.
         """
         began, due = time.monotonic(), None
@@ -96,18 +100,27 @@ class Epochs:
         target, moment = self._store.newest_cut(), self.clock()
         total = Epoch(0, 0, 0.0, 0, target, maintained.count)
         done = read_committed(self._store)
-        while not is_stopped() and (
-            done.cut.is_before(target)
-            or self._store.document(INTENT) is not None
-            or (passes_time and done.time < moment)
-            or self._choose_catch_ups(maintained, done.cut, eager)
-            or ((due := self._next_due(done, maintained)) is not None and due <= moment)
-        ):
-            epoch = self._next(done, maintained, eager=eager)
+        while not is_stopped():
+            if (
+                done.cut.is_before(target)
+                or self._store.document(INTENT) is not None
+                or (passes_time and done.time < moment)
+                or ((due := self._next_due(done, maintained)) is not None and due <= moment)
+            ):
+                epoch = self._next(done, maintained)
+            elif catch_ups := self._choose_catch_ups(maintained, done.cut, eager):
+                epoch = self._next(done, maintained, catch_ups=catch_ups)
+            else:
+                break
             if progress:
                 progress(epoch)
             total = total.then(epoch)
             done = read_committed(self._store)
+        if eager:
+            total = self._diagnosed(total, maintained)
+        else:
+            self.trials.step(maintained)
+        self.report_failures()
         return replace(total, number=done.epoch, cut=done.cut, seconds=time.monotonic() - began, next_due=due)
 
     def _next_due(self, done: Committed, maintained: Maintained) -> int | None:
@@ -121,7 +134,30 @@ class Epochs:
 
     def _choose_catch_ups(self, maintained: Maintained, end: Cut, eager: bool) -> dict[str, CatchUp]:
         failed = read_failed(self._store)
-        return self._failing.choose_catch_ups(failed, maintained, end, eager=eager) if failed else {}
+        if not failed:
+            return {}
+        due = self._failing.choose_due(failed, maintained, end, eager=True) if eager else self.trials.take_passed()
+        return self._failing.choose_catch_ups(due, failed, maintained)
+
+    def _diagnosed(self, epoch: Epoch, maintained: Maintained) -> Epoch:
+        """Finds out why views failed in epochs that are committed."""
+        for name, view in read_failed(self._store).items():
+            if not view.diagnosed and name in maintained.definitions:
+                failed = read_failed(self._store)
+                catch_up = self._failing.choose_catch_ups([name], failed, maintained)[name]
+                outcome = DryRuns(self._store, self.jobs).run(Attempt(name, view, catch_up, True), maintained)
+                self._failing.store_failed(name, outcome.applied_to(view))
+        now = read_failed(self._store)
+        return replace(epoch, failed={name: now.get(name, view) for name, view in epoch.failed.items()})
+
+    def report_failures(self) -> None:
+        """Logs each failed view whose error has not been logged yet. While a dry run looks for the error, waits."""
+        failed = read_failed(self._store)
+        self._reported = {name: message for name, message in self._reported.items() if name in failed}
+        for name, view in failed.items():
+            if view.diagnosed and not view.trying and self._reported.get(name) != view.message:
+                events.view_failed(self._store.path, name, view.message)
+                self._reported[name] = view.message
 
     def advance(self, maintained: Maintained, build: PlannedBuild, rows: int) -> Epoch:
         """Runs one epoch in which a build loads its next chunk of about `rows` rows."""
@@ -151,15 +187,18 @@ class Epochs:
         maintained: Maintained,
         load: Load | None = None,
         *,
-        eager: bool = False,
+        catch_ups: Mapping[str, CatchUp] | None = None,
         all_or_nothing: bool = False,
     ) -> Epoch:
-        """Runs one epoch: the one left open by a crash, or a new one that loads the chunk `load`."""
+        """Runs one epoch: the one left open by a crash, or a new one that loads the chunk `load`.
+
+        An epoch with `catch_ups` catches up failed views, at the cut that is committed already.
+        """
         began = time.monotonic()
         self._counts.forget()
         maintained = replace(maintained, builds=construction.reread_progress(self._store, maintained.builds))
         failed_before = read_failed(self._store)
-        intent = self._intend(done, maintained, load, failed_before, eager)
+        intent = self._intend(done, maintained, load, failed_before, catch_ups)
         operations = intent.end.operations - done.cut.operations
         work = EpochWork(
             self._store,
@@ -202,18 +241,20 @@ class Epochs:
         maintained: Maintained,
         load: Load | None,
         failed: Mapping[str, FailedView],
-        eager: bool,
+        catch_ups: Mapping[str, CatchUp] | None,
     ) -> Intent:
         """The intent to run: the one left open by a crash, or a new one, which is stored first."""
         open_intent, term = self._store.document(INTENT), self._tenure.term
         if open_intent is not None and open_intent.epoch > done.epoch:
             open_intent = self._failing.without_replaced(open_intent, maintained, failed)
             return open_intent if open_intent.term == term else self._take_over(open_intent, maintained, done, failed)
-        end = self._store.cut_after(done.cut, self._largest)
-        catch_ups = self._failing.choose_catch_ups(failed, maintained, end, eager=eager) if failed else {}
-        ways = self._choose(done.cut, end, maintained.without(failed))
-        now = max(done.time, self.clock())
-        intent = Intent(self._next_number(done), end, ways, load, term=term, catch_ups=catch_ups, time=now)
+        number = self._next_number(done)
+        if catch_ups:
+            intent = Intent(number, done.cut, {}, None, term=term, catch_ups=dict(catch_ups), time=done.time)
+        else:
+            end = self._store.cut_after(done.cut, self._largest)
+            ways = self._choose(done.cut, end, maintained.without(failed))
+            intent = Intent(number, end, ways, load, term=term, time=max(done.time, self.clock()))
         self._store.change_documents({INTENT.name: intent}, term=term)
         faults.point("epoch.intent")
         return intent
@@ -244,7 +285,7 @@ class Epochs:
         if not guilty:
             return intent
         error = EpochFailed(epoch=intent.epoch, reason=DEADLY.format(attempts=intent.attempts), cause=None)
-        recorded = {n: self._failing.record(n, error, Cause(), done, intent, maintained, failed) for n in guilty}
+        recorded = {n: self._failing.record(n, error, done, intent, maintained, failed) for n in guilty}
         return self._failing.leave_out(intent, recorded, maintained, failed)
 
     def _apply_to_build(self, epoch: EpochWork, build: PlannedBuild) -> None:
@@ -326,4 +367,4 @@ class Epochs:
         """Deletes the log up to the committed cut or, if it is earlier, the oldest pinned cut."""
         done, pinned = read_committed(self._store), find_oldest_pin(self._store)
         cut = done.cut if pinned is None or done.cut.is_before(pinned.cut) else pinned.cut
-        self._store.trim(cut)
+        self._store.trim_soon(cut)

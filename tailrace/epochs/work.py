@@ -4,8 +4,8 @@
     2. recomputed     views for which the epoch chose that, or that a repair named
     3. caught up      failed views that are tried again: everything since their last good epoch
 
-If a job fails, `isolation.py` finds the views to blame, `blame.py` finds out why, and `failing.py` leaves them out.
-From then on the intent names them, so the work may be repeated by another process at any point.
+If a job fails, `isolation.py` finds the views to blame, and `failing.py` leaves them out. From then on the intent names
+them, so the work may be repeated by another process at any point. Why they failed is found out after the commit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from tailrace.catalog.failed import FailedView
-from tailrace.epochs.blame import Cause
 from tailrace.epochs.counting import OperationCounts
 from tailrace.epochs.due import count_due
 from tailrace.epochs.failing import LOST_HISTORY, FailingViews
@@ -28,6 +27,7 @@ from tailrace.epochs.recompute import RecomputableView
 from tailrace.errors import EpochFailed
 from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.spark.compile import is_touched
+from tailrace.spark.failures import epoch_failed
 from tailrace.store.base import Store
 from tailrace.store.commits import Committed
 from tailrace.task.assignment import Assignment
@@ -117,7 +117,7 @@ class EpochWork:
 
             outcome = run_isolated(group, run, self.jobs.can_run)
             rows += outcome.rows
-            self._leave_out(outcome.failed, work, touched, due)
+            self._leave_out(outcome.failed)
         return rows
 
     def _groups(self, views: Sequence[ViewSink]) -> Iterator[Sequence[ViewSink]]:
@@ -152,7 +152,7 @@ class EpochWork:
         queried: list[Isolated[RecomputableView]] = [
             run_isolated([view], run_query, self.jobs.can_run) for view in by_query
         ]
-        self._leave_out([*planned.failed, *(failed for outcome in queried for failed in outcome.failed)], work, None)
+        self._leave_out([*planned.failed, *(failed for outcome in queried for failed in outcome.failed)])
         return planned.rows + sum(outcome.rows for outcome in queried)
 
     # failed views that are tried again
@@ -195,48 +195,28 @@ class EpochWork:
                 size = self.intent.end.operations - start.operations + sum(due.values())
                 return self.jobs.run_job(work, target, touched, size, due=frozenset(due), careful=True)
             except LOST_HISTORY as error:
-                raise EpochFailed(epoch=work.epoch, reason=str(error), cause=error, cancelled=False) from error
+                raise epoch_failed(work.epoch, error) from error
 
         outcome = run_isolated(views, run, self.jobs.can_run)
-        every_table = frozenset(t for view in views for t in view.plan.tables)
-        self._leave_out(outcome.failed, work, every_table, self.maintained.temporal_states_of(views))
+        self._leave_out(outcome.failed)
         return outcome.rows
 
     # views that fail
 
-    def _leave_out(
-        self,
-        failures: Failures,
-        work: Assignment,
-        touched: frozenset[int] | None,
-        due: frozenset[int] = frozenset(),
-    ) -> None:
-        """Leaves views out of the epoch, after finding out why they failed."""
+    def _leave_out(self, failures: Failures) -> None:
+        """Leaves views out of the epoch, and the views that read them."""
         if not failures:
             return
         if self.all_or_nothing or not self.jobs.is_running():  # without Spark, nothing can be said about a view
             raise failures[0][1]
         names = {view.state: name for name, view in self.maintained.definitions.items()}
-        errors = {names[view.state]: (view, error) for view, error in failures}
+        errors = {names[view.state]: error for view, error in failures}
         readers = self.maintained.dependants_of(
             [name for name in errors if not errors.keys() & set(self.maintained.definitions[name].uses)]
         )
-        recorded = {}
-        for name, (view, error) in errors.items():
-            if name not in readers:  # else it fails because of the view that it reads
-                cause = self._find_cause(view, work, touched, due)
-                recorded[name] = self.failing.record(
-                    name, error, cause, self.done, self.intent, self.maintained, self.failed_before
-                )
+        recorded = {
+            name: self.failing.record(name, error, self.done, self.intent, self.maintained, self.failed_before)
+            for name, error in errors.items()
+            if name not in readers  # else it fails because of the view that it reads
+        }
         self.intent = self.failing.leave_out(self.intent, recorded, self.maintained, self.failed_before)
-
-    def _find_cause(
-        self,
-        view: ViewSink | RecomputableView,
-        work: Assignment,
-        touched: frozenset[int] | None,
-        due: frozenset[int],
-    ) -> Cause:
-        if isinstance(view, RecomputableView):
-            return Cause(operator="query")
-        return self.jobs.find_cause(view, work, touched, due, self.maintained)

@@ -73,7 +73,8 @@ class Compiler:
     `touched` are the ids of the tables with changes; None means all tables. `due` are the states of temporal filters
     with rows whose border is in the epoch. `blank` means that the views are computed from empty states. `netted`: rows
     that cancel out never reach an expression. `reusable` says whether the frame may run again for later epochs. A frame
-    with a shuffle may not: Spark would reuse the shuffle files of the first run.
+    with a shuffle may not: Spark would reuse the shuffle files of the first run. `fed` are the views (their states) for
+    which Spark computes something itself.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Compiler:
         self._deltas: dict[tuple[str, bool], Flow | None] = {}
         self._arrangement_sinks: dict[int, Fragment] = {}  # by state; updates that `_look_up` keeps out of the join
         self.reusable = stages.single
+        self.fed: frozenset[int] = frozenset()
 
     def compile_views(self, views: Sequence[ViewSink]) -> DataFrame | None:
         """The frame that applies the deltas of all views; None if no table of a view has changed and none is due.
@@ -104,7 +106,9 @@ class Compiler:
         selection_groups = group_selections(changed, anywhere=self._stages.single)
         grouped = {selection.view.state for selections in selection_groups for selection in selections}
         sinks = [self._fan_out(selections) for selections in selection_groups]
-        sinks += [sink for v in changed if v.state not in grouped and (sink := self._sink(v)) is not None]
+        alone = {v.state: sink for v in changed if v.state not in grouped and (sink := self._sink(v)) is not None}
+        self.fed = frozenset(state for state, sink in alone.items() if sink.is_fed)
+        sinks += alone.values()
         sinks += self._arrangement_sinks.values()
         frames = [self._stages.to_frame([sink]) for sink in sinks if sink.is_fed]
         if store_only := [sink for sink in sinks if not sink.is_fed]:

@@ -17,7 +17,17 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tailrace.errors import EnvironmentFault, EpochFailed, Fenced, NotAStore, SqlError, StoreElsewhere, StoreFull
+from tailrace.errors import (
+    EnvironmentFault,
+    EpochFailed,
+    Fenced,
+    NotAStore,
+    SqlError,
+    StoreElsewhere,
+    StoreFull,
+    StoreUnavailable,
+    TailraceError,
+)
 from tailrace.sent_errors import receive_error
 from tailrace.spark.session import is_running
 
@@ -34,8 +44,8 @@ _CLASS = re.compile(r"^[\w.$]+(?:Exception|Error): ")
 
 def reason(error: Exception) -> str:
     """The error that a task raised; otherwise the first sentence of Spark's message, without the query context."""
-    if (sent := receive_error(error)) is not None:
-        return str(sent)
+    if isinstance(error, TailraceError) or (sent := receive_error(error)) is not None:
+        return str(error if isinstance(error, TailraceError) else sent)
     lines = (_awaited(error) or str(error)).strip().split("\n")
     if "exception was thrown from the Python worker" in lines[0]:
         raised = [line for line in lines[1:] if line[:1].isalpha() and ":" in line and "Traceback" not in line]
@@ -76,20 +86,38 @@ def _awaited(error: Exception) -> str | None:
     return str(raised.getMessage())
 
 
-CANCELLED = "SPARK_JOB_CANCELLED"
+CANCELLED, IN_PYTHON = "SPARK_JOB_CANCELLED", "PYTHON_EXCEPTION"
 
 
-def epoch_failed(epoch: int, error: Exception, prefix: str = "") -> EpochFailed:
+def epoch_failed(epoch: int, error: Exception, prefix: str = "", fed: frozenset[int] = frozenset()) -> EpochFailed:
     """The error of an epoch whose job failed. `cause` is the TailraceError that a task raised, if any.
 
-    `prefix` comes before Spark's own reason. Raises `Fenced` if another process has taken over, and `NotAStore` if the
-    store has disappeared: then neither the epoch nor its views are to blame.
+    `prefix` comes before Spark's own reason. `fed` are the views (their states) for which Spark computes something.
+    `suspects` are the views that may be to blame, as far as the error tells: if it is one of Spark's own expressions,
+    those; empty if nothing is known. Raises `Fenced` if another process has taken over, and `NotAStore` if the store
+    has disappeared: then neither the epoch nor its views are to blame.
     """
-    cause, cancelled = receive_error(error), condition_of(error) == CANCELLED
+    cause = error if isinstance(error, TailraceError) else receive_error(error)
     if isinstance(cause, Fenced | NotAStore):
         raise cause from error
+    condition = condition_of(error)
     lost = cause is None and bool(_LOST.search(str(error)))
-    return EpochFailed(epoch=epoch, reason=prefix + reason(error), cause=cause, cancelled=cancelled, lost=lost)
+    suspects = failing_views(cause)
+    if not suspects and (cause is not None or condition not in (None, IN_PYTHON)):
+        suspects = sorted(fed)
+    return EpochFailed(
+        epoch=epoch,
+        reason=prefix + reason(error),
+        cause=cause,
+        cancelled=condition == CANCELLED,
+        lost=lost,
+        suspects=suspects,
+    )
+
+
+def failing_views(cause: TailraceError | None) -> list[int]:
+    """The views (their states) that need the operator which raised this error in a task."""
+    return [] if cause is None else list(cause.data.get("views", ()))
 
 
 def condition_of(error: Exception) -> str | None:
@@ -103,10 +131,12 @@ def condition_of(error: Exception) -> str | None:
 
 
 def is_outside(error: EpochFailed) -> bool:
-    """Whether the cause lies outside the view: a cancelled job, a full disk, lost executors, or remote ones."""
+    """Whether the cause lies outside the view: a cancelled job, a full disk, a store that does not answer, executors
+    that are lost or remote.
+    """
     if isinstance(error.cause, StoreFull):
         return bool(error.cause.full == "disk")
-    return bool(error.cancelled) or is_lost(error) or isinstance(error.cause, StoreElsewhere)
+    return bool(error.cancelled) or is_lost(error) or isinstance(error.cause, StoreElsewhere | StoreUnavailable)
 
 
 def is_lost(error: EpochFailed) -> bool:

@@ -67,6 +67,30 @@ def is_running(spark: SparkSession) -> bool:
         return False
 
 
+@contextmanager
+def in_job_group(spark: SparkSession, name: str) -> Iterator[None]:
+    """Jobs that this thread starts in the block can be cancelled by the name of their group."""
+    try:
+        spark.sparkContext.setJobGroup(name, name, interruptOnCancel=True)
+    except PySparkException:  # Spark Connect has no context
+        spark.addTag(_tag(name))
+    yield
+
+
+def cancel_jobs(spark: SparkSession, name: str) -> None:
+    """Cancels the jobs of a group. Nothing happens if Spark has stopped."""
+    try:
+        spark.sparkContext.cancelJobGroup(name)
+    except PySparkException:
+        spark.interruptTag(_tag(name))
+    except (Py4JError, ConnectionError, AttributeError):
+        pass
+
+
+def _tag(name: str) -> str:
+    return name.replace(" ", "-")
+
+
 def _start(options: SparkOptions, scheme: str) -> SparkSession:
     master, memory = options.master or "local[*]", options.memory or DEFAULT_MEMORY
     os.environ["JAVA_HOME"] = find_java()

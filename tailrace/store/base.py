@@ -421,6 +421,10 @@ class Store(ABC):
     def trim(self, cut: Cut) -> None:
         """Deletes log entries before a cut."""
 
+    def trim_soon(self, cut: Cut) -> None:
+        """Deletes log entries before a cut, now or a little later. A process that ends first may leave them."""
+        self.trim(cut)
+
     @abstractmethod
     def drop_rows(self, table: int) -> None:
         """Deletes the rows of a dropped table, given by its id."""

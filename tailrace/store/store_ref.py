@@ -55,6 +55,11 @@ class StoreRef:
         """The URL without its scheme: the directory of an embedded store."""
         return self.url.partition(":")[2]
 
+    @property
+    def directory(self) -> Path | None:
+        """The directory of an embedded store; None for a store elsewhere."""
+        return Path(self.location) if self.url.startswith("lmdb:") else None
+
     def attach(self) -> Store:
         """The store, opened once per process. It stays open for later tasks: the caller must not close it."""
         store: Store = self._module("attached").attach(self)

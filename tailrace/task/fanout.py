@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.rules.arrow import compiled
 from tailrace.rules.arrow.compiled import Expression
 from tailrace.rules.sink import REPORT, Sink
+from tailrace.sent_errors import blaming
 from tailrace.task.program import Tables, Task, add_shards
 
 MANY = 4  # least number of views for which encoding rows that no view may need pays off
@@ -41,6 +43,10 @@ class FanOut:
     views: tuple[tuple[int, tuple[Expression, ...]], ...]
     shards: int
 
+    @property
+    def view_states(self) -> list[int]:
+        return [state for state, _ in self.views]
+
     def run(self, inputs: Tables, task: Task) -> pa.Table | None:
         (rows,) = inputs
         if rows is None or not rows.num_rows:
@@ -50,7 +56,10 @@ class FanOut:
         placed = add_shards(projected, [names[p] for p in self.place], self.shards).combine_chunks()
         candidates = self.sink.sorted(placed)
         (batch,) = rows.take(pa.array(candidates.at)).combine_chunks().to_batches()
-        writes = [candidates.write(state, _evaluate(conditions, batch)) for state, conditions in self.views]
+        writes = []
+        for state, conditions in self.views:
+            with blaming(partial(list, (state,))):
+                writes.append(candidates.write(state, _evaluate(conditions, batch)))
         task.keep(writes)
         return pa.table([[w.state for w in writes], [len(w.keys) for w in writes]], schema=REPORT)
 

@@ -27,7 +27,8 @@ from tailrace.delta import SHARD, WEIGHT
 from tailrace.rules.arrow.compiled import Expression
 from tailrace.rules.before import Before, Rule, split_by_shard
 from tailrace.rules.reset import replace_contents
-from tailrace.sent_errors import send_errors
+from tailrace.rules.sink import Sink
+from tailrace.sent_errors import blaming, send_errors
 from tailrace.store.base import Store, Write
 from tailrace.store.store_ref import StoreRef
 from tailrace.task.assignment import Assignment, AssignmentSource
@@ -199,6 +200,10 @@ class Keep:
     by: tuple[tuple[str, ...], ...]
     shards: int
 
+    @property
+    def view_states(self) -> list[int]:
+        return [self.rule.state] if isinstance(self.rule, Sink) else []
+
     def run(self, inputs: Tables, task: Task) -> pa.Table | None:
         if not any(t is not None and t.num_rows for t in inputs):
             return None
@@ -278,9 +283,18 @@ class Program:
     def _run_operators(self, task: Task, known: list[pa.Table | None]) -> list[pa.Table | None]:
         """The result of each operator; `known` are those of the first ones."""
         results = list(known)
-        for operator, inputs in self.operators[len(known) :]:
-            results.append(operator.run([results[i] for i in inputs], task))
+        for number, (operator, inputs) in list(enumerate(self.operators))[len(known) :]:
+            with blaming(partial(self._views_after, number)):
+                results.append(operator.run([results[i] for i in inputs], task))
         return results
+
+    def _views_after(self, number: int) -> list[int]:
+        """The states of the views that this program writes and that need the result of an operator."""
+        after = {number}
+        for later, (_, inputs) in enumerate(self.operators):
+            if not after.isdisjoint(inputs):
+                after.add(later)
+        return sorted(s for n in after for s in getattr(self.operators[n][0], "view_states", ()))
 
     def _to_batches(self, results: list[pa.Table | None]) -> Iterator[pa.RecordBatch]:
         for root in self.roots:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace_bench import papers
-from tailrace_bench.report.page import PageEntry, render_page, section_order
+from tailrace_bench.report.page import SYSTEM, PageEntry, render_page, section_order
 from tailrace_bench.report.plots import draw_plot
 from tailrace_bench.results import Result
 
@@ -16,7 +16,7 @@ __all__ = ["write"]
 
 HANDWRITTEN = {"TPC-H": "tpch.md", "Profiles": "profiles.md"}  # sections from files in docs/benchmarks, by heading
 
-PER_RUN = ("commit", "load")  # may differ on one page; all other facts about the machine must be the same
+PER_RUN = ("commit", "load", *SYSTEM)  # may differ on one page; all other facts about the machine must be the same
 
 
 def write(
@@ -37,7 +37,7 @@ def write(
     if quick and data.exists() and not earlier:
         return False  # the page is of another machine
     full = {name for name, entry in earlier.items() if not entry.quick}
-    run = {"quick": quick, "commit": machine.get("commit", ""), "load": machine.get("load", 0.0)}
+    run = {"quick": quick, **_facts_of_run(machine)}
     fresh = {r.name: PageEntry(papers.add_published(r), **run) for r in results if not (quick and r.name in full)}
     removed = set() if quick else set(failed) & set(earlier)
     if not fresh and not removed:
@@ -53,7 +53,7 @@ def _write_files(machine: dict[str, Any], entries: Sequence[PageEntry], docs: Pa
     for entry in entries:
         draw_plot(entry.result, data.parent / f"{entry.result.name}.svg")
     (docs / "benchmarks.md").write_text(render_page(machine, entries, _read_handwritten(data.parent)))
-    runs = {e.result.name: {"quick": e.quick, "commit": e.commit, "load": e.load} for e in entries}
+    runs = {e.result.name: {"quick": e.quick, "commit": e.commit, "load": e.load, "system": e.system} for e in entries}
     document = {"machine": machine, "runs": runs, "results": [e.result.json() for e in entries]}
     data.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
@@ -71,7 +71,14 @@ def _read_earlier(data: Path, machine: dict[str, Any]) -> dict[str, PageEntry]:
     document = json.loads(data.read_text())
     if _constant_facts(document["machine"]) != _constant_facts(machine):
         return {}
-    return {r["name"]: PageEntry(Result.from_json(r), **document["runs"][r["name"]]) for r in document["results"]}
+    common = _facts_of_run(document["machine"])
+    runs = {name: {**common, **run} for name, run in document["runs"].items()}
+    return {r["name"]: PageEntry(Result.from_json(r), **runs[r["name"]]) for r in document["results"]}
+
+
+def _facts_of_run(machine: dict[str, Any]) -> dict[str, Any]:
+    system = {name: machine[name] for name in SYSTEM if name in machine}
+    return {"commit": machine.get("commit", ""), "load": machine.get("load", 0.0), "system": system}
 
 
 def _constant_facts(machine: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tailrace_bench.report import tables
@@ -11,11 +11,12 @@ from tailrace_bench.report.style import line_label
 from tailrace_bench.report.targets import format_goal, format_got, targets_summary, verdict
 from tailrace_bench.results import Result
 
-# Sections of the page: compared with limits, with peers, the papers' experiments, scaling.
+# Sections of the page: compared with limits, with peers, the papers' experiments, on HBase, scaling.
 ORDER = (
     *("sums", "extremes", "selection", "projection", "join", "selections"),
     *("peers_sum", "peers_extremes", "peers_filter", "peers_join", "peers_size"),
     *("aggregation", "multiquery", "viewtables", "scans", "writes", "freshness", "skew"),
+    *("hbase_writes", "hbase_steps", "hbase_freshness", "hbase_reads"),
     *("delta", "size", "limits"),
 )
 
@@ -56,14 +57,18 @@ _MACHINE = {
 }
 
 
+SYSTEM = ("kernel", "python", "java")  # may be of other versions in some sections, which say so
+
+
 @dataclass(frozen=True)
 class PageEntry:
-    """A result and the run that measured it."""
+    """A result and the run that measured it. `system` has the facts of SYSTEM about that run."""
 
     result: Result
     quick: bool = False
     commit: str = ""
     load: float = 0.0
+    system: Mapping[str, str] = field(default_factory=dict)
 
 
 def render_page(machine: dict[str, Any], entries: Sequence[PageEntry], handwritten: Mapping[str, str]) -> str:
@@ -77,7 +82,7 @@ def render_page(machine: dict[str, Any], entries: Sequence[PageEntry], handwritt
     parts.append("## Experiments")
     if absent := [name for name in ORDER if name not in {r.name for r in results}]:
         parts.append(f"Not measured here: {', '.join(absent)}.")
-    parts += [_render_section(entry) for entry in entries]
+    parts += [_render_section(entry, machine) for entry in entries]
     for heading, text in handwritten.items():
         parts += [f"## {heading}", text.strip()]
     return "\n\n".join(parts) + "\n"
@@ -94,12 +99,16 @@ def _machine_table(machine: dict[str, Any]) -> str:
     return tables.markdown_table(["", ""], rows)
 
 
-def _render_section(entry: PageEntry) -> str:
+def _render_section(entry: PageEntry, machine: Mapping[str, Any]) -> str:
     result = entry.result
     parts = [f'<a id="{result.name}"></a>\n\n### {result.title}', result.question]
     if entry.quick:
         parts.append(QUICK)
-    parts += [f"![{result.title}](benchmarks/{result.name}.svg)", _describe_run(entry), tables.figures_table(result)]
+    parts += [
+        f"![{result.title}](benchmarks/{result.name}.svg)",
+        _describe_run(entry, machine),
+        tables.figures_table(result),
+    ]
     if ratios := tables.ratios_table(result):
         parts += ["Ratios of Tailrace to limits and peers; above 1, Tailrace is faster:", ratios]
     if result.targets:
@@ -113,13 +122,15 @@ def _render_section(entry: PageEntry) -> str:
     return "\n\n".join(parts)
 
 
-def _describe_run(entry: PageEntry) -> str:
-    """What was measured, and the load, the commit and the duration of the run."""
+def _describe_run(entry: PageEntry, machine: Mapping[str, Any]) -> str:
+    """What was measured, and the load, the commit and the duration of the run; versions if they were other ones."""
     facts = [f"load {entry.load:g} at the start of the run"]
     if entry.commit:
         facts.append(f"commit {entry.commit}")
     if entry.result.seconds:
         facts.append(f"took {entry.result.seconds:.0f} s")
+    others = {name: version for name, version in entry.system.items() if version != machine.get(name)}
+    facts += [f"{_MACHINE[name]} {version}" for name, version in others.items()]
     return f"Measured: {entry.result.y} ({', '.join(facts)})."
 
 

@@ -19,7 +19,7 @@ SPEND = """CREATE MATERIALIZED VIEW spend AS
 class Tailrace:
     """Runs verbs on one store, in this process."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         self.path = path
 
     def __call__(self, verb: str, *args: object, stdin: str | None = None, code: int = 0) -> Result:

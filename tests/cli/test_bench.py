@@ -42,6 +42,8 @@ TINY = Size(
     creation_limit=5,
     tpch_scale=0.01,
     disk_rows=1_000,
+    hbase_epoch=500,
+    hbase_seconds=0.5,
 )
 
 

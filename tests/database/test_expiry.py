@@ -20,6 +20,7 @@ from tailrace.errors import SqlError, Unsupported
 from tailrace.store.base import Change
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+DDL = "CREATE TABLE logs (id INT PRIMARY KEY, n INT, at {}) WITH (ttl = '1 hour', ttl_column = 'at')"
 
 
 class Clock:
@@ -40,8 +41,7 @@ def opened(
         clock = Clock()
         inside(db).epochs.clock = clock
         if "logs" not in db.tables():
-            ddl = f"CREATE TABLE logs (id INT PRIMARY KEY, n INT, at {kind}) WITH (ttl = '1 hour', ttl_column = 'at')"
-            db.sql(ddl)
+            db.sql(DDL.format(kind))
         yield db, clock
 
 
@@ -143,12 +143,16 @@ def test_passes_are_rare(tmp_path: Path) -> None:
 
 def test_views_follow_and_the_runner_does_it(tmp_path: Path, spark: Any) -> None:
     with opened(tmp_path / "s", spark) as (db, clock):
-        db.sql("CREATE MATERIALIZED VIEW total AS SELECT count(*) AS c, sum(n) AS s FROM logs")
-        db.table("logs").put_many([{"id": i, "n": i, "at": START + timedelta(hours=i)} for i in range(6)])
-        clock.advance(hours=3)
-        db.run(0.01, until=lambda: db.view("total").scan().column("c").to_pylist() == [3])
-        assert db.view("total").scan().to_pylist() == [{"c": 3, "s": 12}]
-        assert db.verify("total").ok
+        follow_expiry(db, clock)
+
+
+def follow_expiry(db: tr.Database, clock: Clock) -> None:
+    db.sql("CREATE MATERIALIZED VIEW total AS SELECT count(*) AS c, sum(n) AS s FROM logs")
+    db.table("logs").put_many([{"id": i, "n": i, "at": START + timedelta(hours=i)} for i in range(6)])
+    clock.advance(hours=3)
+    db.run(0.01, until=lambda: db.view("total").scan().column("c").to_pylist() == [3])
+    assert db.view("total").scan().to_pylist() == [{"c": 3, "s": 12}]
+    assert db.verify("total").ok
 
 
 def test_dropping_the_table_drops_its_retention(tmp_path: Path) -> None:

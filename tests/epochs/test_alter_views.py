@@ -39,11 +39,15 @@ VIEWS = {
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
     with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30, durable=False) as database:
-        database.sql(f"CREATE TABLE t (id INT PRIMARY KEY, {WIDE})")
-        database.sql("CREATE TABLE d (k INT PRIMARY KEY, name STRING)")
-        database.table("d").put_many([{"k": k, "name": f"d{k}"} for k in range(4)])
-        write(database, random.Random(1))
+        set_up(database)
         yield database
+
+
+def set_up(db: tr.Database) -> None:
+    db.sql(f"CREATE TABLE t (id INT PRIMARY KEY, {WIDE})")
+    db.sql("CREATE TABLE d (k INT PRIMARY KEY, name STRING)")
+    db.table("d").put_many([{"k": k, "name": f"d{k}"} for k in range(4)])
+    write(db, random.Random(1))
 
 
 def create(db: tr.Database, *names: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 from oracle import WIDE, Model, random_row, random_step
+from stored import needed_states, stored_states
 
 import tailrace as tr
 from tailrace.catalog import construction
@@ -22,7 +23,6 @@ from tailrace.catalog.construction import this_owner
 from tailrace.database.inside import inside
 from tailrace.database.progress import Step
 from tailrace.errors import BeingBuilt, BuildFailed, InUse
-from tailrace.store.lmdb.extents import states_in
 
 VIEWS = {
     "flat": "SELECT id, n * 2 AS n2 FROM a WHERE n > 0",
@@ -53,16 +53,6 @@ def create(name: str) -> str:
     return f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}"
 
 
-def stored_states(db: tr.Database) -> set[int]:
-    """The states that have entries in any shard."""
-    states = set()
-    for number in range(inside(db).store.shards):
-        shard = inside(db).store.shard(number)
-        with shard.environment.read() as txn:
-            states |= set(states_in(txn, shard.environment.databases["data"], inside(db).store.settings.form))
-    return states
-
-
 @pytest.mark.parametrize("name", list(VIEWS))
 def test_a_view_built_in_chunks_is_exact_though_tables_change(db: tr.Database, name: str) -> None:
     rng, model = random.Random(name), Model(db)
@@ -91,8 +81,7 @@ def test_a_view_built_in_chunks_is_exact_though_tables_change(db: tr.Database, n
         random_step(rng, model, rng.choice("aac"), 30)
     db.refresh()
     model.check()
-    used = {v.state for v in inside(db).catalog.views.values()} | set(inside(db).catalog.states.values())
-    assert stored_states(db) <= used, "private states of the build that no view shares are removed"
+    assert stored_states(db) <= needed_states(db), "private states of the build that no view shares are removed"
     assert db.status().building == []
 
 
@@ -241,7 +230,6 @@ CREATOR = """
 import sys
 import tailrace as tr
 from tailrace.database.inside import inside
-from tailrace.store.lmdb.extents import states_in
 db = tr.open(sys.argv[1])
 inside(db).builder.chunk = 1500
 db.sql(sys.argv[2], progress=lambda step: print(step.rows or 0, flush=True))

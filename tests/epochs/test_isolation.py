@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 import tailrace as tr
 from tailrace.database.inside import inside
 from tailrace.epochs.isolation import ATTEMPTS, run_isolated
-from tailrace.errors import EpochFailed, StoreElsewhere
+from tailrace.errors import EpochFailed, StoreElsewhere, StoreUnavailable
 
 
-def failed(*, lost: bool = False) -> EpochFailed:
-    return EpochFailed(epoch=1, reason="", cause=None, cancelled=False, lost=lost)
+def failed(*, lost: bool = False, cause: tr.errors.TailraceError | None = None) -> EpochFailed:
+    return EpochFailed(epoch=1, reason="", cause=cause, cancelled=False, lost=lost)
 
 
 class Jobs:
@@ -49,6 +49,14 @@ def test_executors_that_are_lost_again_and_again_stop_the_epoch() -> None:
             run_isolated(views, jobs.run, lambda: True)
         assert error.value.lost
         assert jobs.runs == [views] * ATTEMPTS
+
+
+def test_a_store_that_does_not_answer_is_no_views_fault() -> None:
+    away = failed(cause=StoreUnavailable(url="hbase://h:1", reason="gone"))
+    jobs = Jobs(away)
+    with pytest.raises(EpochFailed) as error:
+        run_isolated("xy", jobs.run, lambda: True)
+    assert (error.value, jobs.runs) == (away, ["xy"])
 
 
 def test_a_failing_view_is_found_while_executors_are_lost() -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stored import needed_states, stored_states
 
 import tailrace as tr
 from tailrace.database.inside import inside
 from tailrace.database.progress import Step
 from tailrace.errors import BeingBuilt, BuildFailed, NameTaken, SqlError, Unsupported
-from tailrace.store.lmdb.extents import states_in
 from tailrace.store.pins import pinned
 
 OLD = "SELECT g, SUM(v) AS s FROM a GROUP BY g"
@@ -27,30 +27,19 @@ PAIRS = "SELECT a.id, b.id AS bid FROM a JOIN b ON a.g = b.g"
 @pytest.fixture
 def db(tmp_path: Path, spark: Any) -> Iterator[tr.Database]:
     with tr.open(tmp_path / "s", create=True, spark=spark, map_size=1 << 30) as database:
-        database.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT); CREATE TABLE b (id INT PRIMARY KEY, g INT)")
-        database.table("a").put_many([{"id": i, "g": i % 4, "v": i} for i in range(60)])
-        database.table("b").put_many([{"id": i, "g": i % 6} for i in range(12)])
-        database.sql(f"CREATE MATERIALIZED VIEW v AS {OLD}")
+        set_up(database)
         yield database
+
+
+def set_up(db: tr.Database) -> None:
+    db.sql("CREATE TABLE a (id INT PRIMARY KEY, g INT, v INT); CREATE TABLE b (id INT PRIMARY KEY, g INT)")
+    db.table("a").put_many([{"id": i, "g": i % 4, "v": i} for i in range(60)])
+    db.table("b").put_many([{"id": i, "g": i % 6} for i in range(12)])
+    db.sql(f"CREATE MATERIALIZED VIEW v AS {OLD}")
 
 
 def replace(sql: str, name: str = "v", policy: str = "incremental") -> str:
     return f"CREATE OR REPLACE MATERIALIZED VIEW {name} WITH (refresh = '{policy}') AS {sql}"
-
-
-def stored_states(db: tr.Database) -> set[int]:
-    """The states that have entries in any shard."""
-    states = set()
-    for number in range(inside(db).store.shards):
-        shard = inside(db).store.shard(number)
-        with shard.environment.read() as txn:
-            states |= set(states_in(txn, shard.environment.databases["data"], inside(db).store.settings.form))
-    return states
-
-
-def needed_states(db: tr.Database) -> set[int]:
-    """The states that published views use."""
-    return {v.state for v in inside(db).catalog.views.values()} | set(inside(db).catalog.states.values())
 
 
 @pytest.mark.parametrize("chunk", [200_000, 30], ids=["at-once", "in-chunks"])
@@ -207,7 +196,6 @@ REPLACER = """
 import sys
 import tailrace as tr
 from tailrace.database.inside import inside
-from tailrace.store.lmdb.extents import states_in
 db = tr.open(sys.argv[1])
 inside(db).builder.chunk = 1500
 print("ready", flush=True)

@@ -6,6 +6,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 import tailrace as tr
 from tailrace.database.inside import inside
 from tailrace.epochs.model import INTENT
+from tailrace.store.commits import read_committed
 
 POISON = 2**31 - 1  # no writer writes this value; the view `fragile` fails on it
 POISONED = 900_000  # the key of a row with that value; no writer owns it
@@ -44,14 +46,19 @@ class Bench:
     `small` is the largest epoch that runs as one task, without shuffles. `master` is the runner's Spark master.
     """
 
+    driver_points: Sequence[str] = ("epoch.intent", "epoch.work", "epoch.commit", "epoch.committed", "log.trim")
+    task_points: Sequence[str] = ("task.apply", "shard.commit", "shard.committed", "task.applied")
+    pause = 0.02  # seconds between two looks at the status
+
     def __init__(self, path: Path, spark: SparkSession, small: int, master: str, **env: str) -> None:
-        self.path, self.store, self.faults = path, path / "store", path / "faults"
+        self.path, self.faults = path, path / "faults"
         self.faults.mkdir(parents=True, exist_ok=True)
         self.small, self.master = small, master
         self.env = env
         self.seed = 0
         self.moment = time.monotonic()  # when the last fault happened
-        self.db = tr.open(self.store, create=True, spark=spark, map_size=1 << 30)
+        self.db = self.open(spark)
+        self.store = self.db.path
         inside(self.db).builder.chunk = CHUNK
         for name in "ab":
             self.db.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY, g INT, v INT)")
@@ -63,6 +70,9 @@ class Bench:
         self.writers = [self._writer(n, {"a": {}, "b": {}}) for n in range(WRITERS)]
         self.reader = self.child("fault_reader.py")
         self.runner = self.start_runner()
+
+    def open(self, spark: SparkSession) -> tr.Database:
+        return tr.open(self.path / "store", create=True, spark=spark, map_size=1 << 30)
 
     def __enter__(self) -> Bench:
         return self
@@ -97,13 +107,17 @@ class Bench:
         """Replaces a writer that died. The tables show whether its last write was committed."""
         dead = self.writers[number]
         stored = self.rows(number)
-        assert stored in (dead.rows, dead.applied()), "an acknowledged write was lost, or a write was applied in part"
+        assert self.may_remain(dead, stored), "an acknowledged write was lost, or a write was applied in part"
         if dead.pending is not None and stored != dead.rows:
             _, name, _ = dead.pending
             before, after = dead.rows[name], stored[name]
             self.operations += sum(before.get(k) != after.get(k) for k in before.keys() | after.keys())
         self.operations += dead.operations
         self.writers[number] = self._writer(number, stored)
+
+    def may_remain(self, dead: Writer, stored: Rows) -> bool:
+        """Whether a writer that died may have left these rows."""
+        return stored in (dead.rows, dead.applied())
 
     def rows(self, number: int) -> Rows:
         """The table rows with the keys of one writer."""
@@ -151,6 +165,9 @@ class Bench:
 
     def settle(self, failing: frozenset[str] = frozenset()) -> None:
         """Waits until the views include every write and every build is done. Only `failing` views have failed."""
+        self.written()
+        store = inside(self.db).store
+        position = store.position(self.newest_position())
 
         def settled() -> bool:
             if not self.runner.alive:
@@ -158,18 +175,20 @@ class Bench:
                     f"the runner ended: {self.runner.said[-3:]}, {self.runner.log.read_text()[-3000:]}"
                 )
             now = self.db.status()
-            is_idle = inside(self.db).store.document(INTENT) is None
+            is_idle = store.document(INTENT) is None and read_committed(store).cut.covers(position)
             return now.lag_operations == 0 and not now.building and is_idle and self.failed() == failing
 
-        self.written()
-        until(settled, "views to have everything", lambda: (self.db.status(), self.runner.said[-3:]))
+        until(settled, "views to have everything", lambda: (self.db.status(), self.runner.said[-3:]), self.pause)
+
+    def newest_position(self) -> int:
+        """A position that includes all writes that were acknowledged."""
+        return inside(self.db).store.newest_cut().transaction
 
     def check(self) -> None:
         """No acknowledged write is lost, none is applied twice, all views are right, the reader saw no wrong state."""
         for number, writer in enumerate(self.writers):
             assert self.rows(number) == writer.rows, f"writer {number}"
-        logged = inside(self.db).store.newest_cut().operations
-        assert logged == self.operations + sum(w.operations for w in self.writers)
+        self.check_log()
         assert self.reader.alive, self.reader.log.read_text()
         assert not self.reader.count("wrong"), self.reader.last("wrong")
         a, b = (self.db.table(name).scan().to_pylist() for name in "ab")
@@ -178,6 +197,11 @@ class Bench:
             assert not missing, (name, missing, extra)
             assert not extra, (name, missing, extra)
         self.disarm()
+
+    def check_log(self) -> None:
+        """The log has each operation once."""
+        logged = inside(self.db).store.newest_cut().operations
+        assert logged == self.operations + sum(w.operations for w in self.writers)
 
     def verify(self, *views: str) -> None:
         """Verifies some views, or all, with Spark."""

@@ -27,8 +27,6 @@ from tailrace.database.inside import inside
 from tailrace.database.progress import Step
 from tailrace.store.lmdb.file_locks import held
 
-EPOCH = ("epoch.intent", "epoch.work", "epoch.commit", "epoch.committed", "log.trim")
-TASK = ("task.apply", "shard.commit", "shard.committed", "task.applied")
 BUILD = ("build.chunk", "build.publish", "build.published", "catalog.change", "catalog.changed")
 WRITE = ("write.commit", "write.committed")
 
@@ -38,7 +36,7 @@ class Left(BaseException):
 
 
 def driver_at_a_point(bench: Bench, rng: random.Random) -> str:
-    point = rng.choice(EPOCH)
+    point = rng.choice(bench.driver_points)
     bench.arm(point, "kill")
     bench.write(rng)
     assert bench.wait_until_met(point) == bench.runner.process.pid
@@ -56,7 +54,7 @@ def driver_at_any_time(bench: Bench, rng: random.Random) -> str:
 
 
 def jvm(bench: Bench, rng: random.Random) -> str:
-    point = rng.choice(TASK)
+    point = rng.choice(bench.task_points)
     bench.arm(point, "sleep:1")
     bench.write(rng)
     bench.wait_until_met(point)
@@ -68,14 +66,14 @@ def jvm(bench: Bench, rng: random.Random) -> str:
 
 
 def worker(bench: Bench, rng: random.Random) -> str:
-    point, passing = rng.choice(TASK), rng.randrange(1, 4)
+    point, passing = rng.choice(bench.task_points), rng.randrange(1, 4)
     bench.arm(point, "kill", passing)
     _write_until_met(bench, rng, point)
     return f"Python worker killed at {point}, passing {passing}"
 
 
 def task(bench: Bench, rng: random.Random) -> str:
-    point, passing = rng.choice(TASK), rng.randrange(1, 4)
+    point, passing = rng.choice(bench.task_points), rng.randrange(1, 4)
     bench.arm(point, "raise", passing)
     _write_until_met(bench, rng, point)
     return f"task failed at {point}, passing {passing}"

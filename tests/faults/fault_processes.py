@@ -21,12 +21,12 @@ PATIENCE = 300.0  # seconds; even on a busy machine, a longer wait means a hang
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T], what: str, now: Callable[[], object] = str) -> T:
+def until(condition: Callable[[], T], what: str, now: Callable[[], object] = str, pause: float = 0.02) -> T:
     """Waits for a condition and returns its value. `now` describes the situation if it never holds."""
     end = time.monotonic() + PATIENCE
     while not (value := condition()):
         assert time.monotonic() < end, f"waited for {what}: {now()}"
-        time.sleep(0.02)
+        time.sleep(pause)
     return value
 
 
@@ -135,7 +135,7 @@ class Writer(Child):
     `pending` is a write without an acknowledgement; it may or may not have been committed.
     """
 
-    def __init__(self, log: Path, faults: Path, store: Path, first: int, seed: int, rows: Rows) -> None:
+    def __init__(self, log: Path, faults: Path, store: str, first: int, seed: int, rows: Rows) -> None:
         self.rows, self.pending, self.operations = rows, None, 0  # type: ignore[var-annotated]
         self.asked = 0
         super().__init__(log, faults, "fault_writer.py", store, first, seed)

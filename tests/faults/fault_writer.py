@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import tailrace as tr
-from tailrace.errors import TailraceError
+from tailrace.errors import StoreUnavailable, TailraceError
 
 PAIRS = 30
 
@@ -38,6 +38,15 @@ def changes(first: int, rng: random.Random) -> Iterator[tuple[str, str, list[Any
             yield "put", table, rows
 
 
+def write(db: tr.Database, what: str, name: str, rows: list[Any]) -> tr.Written:
+    table = db.table(name)
+    while True:
+        try:
+            return table.put_many(rows) if what == "put" else table.delete_many(rows)
+        except StoreUnavailable:  # nobody knows what was written; writing the same again is harmless
+            continue
+
+
 def main(path: str, first: str, seed: str) -> None:
     with tr.open(path) as db:
         upcoming = changes(int(first), random.Random(int(seed)))
@@ -47,8 +56,7 @@ def main(path: str, first: str, seed: str) -> None:
                 what, name, rows = next(upcoming)
                 say(what, name, rows)
                 try:
-                    table = db.table(name)
-                    written = table.put_many(rows) if what == "put" else table.delete_many(rows)
+                    written = write(db, what, name, rows)
                     say("ok", written.transaction, written.operations)
                 except TailraceError as error:
                     say("failed", str(error))

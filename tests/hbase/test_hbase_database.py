@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 from foreign import ROWS, foreign_table
-from hbase_stores import new_database
 from pyspark.sql import SparkSession
 from thrift_client import Client, tname
 
@@ -16,13 +15,14 @@ import tailrace as tr
 from tailrace.database.inside import inside
 from tailrace.errors import NotCapable, SqlError, Unsupported, ViewFailed
 from tailrace_hbase.local_cluster import LocalCluster
+from tailrace_hbase.scratch import scratch_database
 
 pytestmark = pytest.mark.hbase
 
 
 @pytest.fixture
 def db(cluster: LocalCluster, spark: SparkSession) -> Iterator[tr.Database]:
-    with new_database(cluster, spark) as database:
+    with scratch_database(cluster, spark) as database:
         yield database
 
 

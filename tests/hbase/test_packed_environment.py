@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from commands import command
-from hbase_stores import new_database
 from pyspark.sql import SparkSession
 
 import tailrace
 from tailrace_cluster.local_spark import LocalSpark
 from tailrace_hbase.local_cluster import LocalCluster
+from tailrace_hbase.scratch import scratch_database
 
 pytestmark = pytest.mark.hbase
 
@@ -86,7 +86,7 @@ def pack(path: Path) -> Path:
 def test_executors_run_from_a_packed_environment(cluster: LocalCluster, spark: SparkSession, tmp_path: Path) -> None:
     archive = pack(tmp_path)
     workers = LocalSpark(tmp_path / "spark", env={"PYTHONPATH": ""})
-    with new_database(cluster, spark) as db:
+    with scratch_database(cluster, spark) as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT v % 3 AS g, percentile(v, 0.5) AS m FROM t GROUP BY v % 3")
         db.table("t").put_many([{"id": n, "v": n * n} for n in range(20)])

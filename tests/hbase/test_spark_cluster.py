@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from fault_cluster import executor_of, local_spark
 from fault_processes import PATIENCE, Child, until
-from hbase_stores import new_database
 from pyspark.sql import SparkSession
 
 import tailrace as tr
 from tailrace.verify.history.verdict import Level
 from tailrace_cluster.local_spark import LocalSpark
 from tailrace_hbase.local_cluster import LocalCluster
+from tailrace_hbase.scratch import scratch_database
 
 pytestmark = pytest.mark.hbase
 
@@ -110,7 +110,7 @@ def running(
     cluster: LocalCluster, spark: SparkSession, workers: LocalSpark, path: Path, **settings: object
 ) -> Iterator[Bench]:
     """A bench whose epochs run on the workers. Its last state is checked."""
-    with new_database(cluster, spark, shards=4) as db:
+    with scratch_database(cluster, spark, shards=4) as db:
         for table in "ab":
             db.sql(f"CREATE TABLE {table} (id INT PRIMARY KEY, g INT, v INT)")
         for view, sql in VIEWS.items():

@@ -87,30 +87,38 @@ def write(rng: random.Random, model: Model, name: str) -> None:
 @contextmanager
 def nested_store(path: Path, spark: Any) -> Iterator[tr.Database]:
     with tr.open(path, create=True, spark=spark, map_size=1 << 30, durable=False) as db:
-        db.sql(f"CREATE TABLE t ({COLUMNS}); CREATE TABLE u ({COLUMNS})")
+        nested_tables(db)
         yield db
+
+
+def nested_tables(db: tr.Database) -> None:
+    db.sql(f"CREATE TABLE t ({COLUMNS}); CREATE TABLE u ({COLUMNS})")
+
+
+def follow_nested(db: tr.Database, views: list[str], *, spread: bool, epochs: int) -> None:
+    """Builds views over random rows; runs epochs of random writes, then deletes all rows. Compares each time."""
+    rng, model = random.Random(7), Model(db)
+    if spread:
+        inside(db).epochs.jobs.small = -1
+    for name in "tu":
+        write(rng, model, name)
+    db.sql(";".join(f"CREATE MATERIALIZED VIEW v{i} AS {sql}" for i, sql in enumerate(views)))
+    model.check()
+    for _ in range(epochs):
+        for name in "ttu":
+            write(rng, model, name)
+        db.refresh()
+        model.check()
+    for name, rows in model.tables.items():
+        model.delete(name, [key for (key,) in rows])
+    db.refresh()
+    model.check()
 
 
 @pytest.mark.parametrize(("views", "spread"), [(LINEAR, True), (STATEFUL, False), (STATEFUL, True)])
 def test_views_equal_recomputation(tmp_path: Path, spark: Any, views: list[str], spread: bool) -> None:
-    rng = random.Random(7)
     with nested_store(tmp_path / "s", spark) as db:
-        model = Model(db)
-        if spread:
-            inside(db).epochs.jobs.small = -1
-        for name in "tu":
-            write(rng, model, name)
-        db.sql(";".join(f"CREATE MATERIALIZED VIEW v{i} AS {sql}" for i, sql in enumerate(views)))
-        model.check()
-        for _ in range(2):
-            for name in "ttu":
-                write(rng, model, name)
-            db.refresh()
-            model.check()
-        for name, rows in model.tables.items():
-            model.delete(name, [key for (key,) in rows])
-        db.refresh()
-        model.check()
+        follow_nested(db, views, spread=spread, epochs=2)
 
 
 def test_verify_audit_and_recording(tmp_path: Path, spark: Any) -> None:

@@ -72,9 +72,7 @@ def _change(rng: random.Random, model: Model, names: str) -> None:
         random_step(rng, model, rng.choice(names), 13)
 
 
-def _follow(
-    db: tr.Database, views: Sequence[str], rng: random.Random, names: str, *, spread: bool, epochs: int
-) -> None:
+def follow(db: tr.Database, views: Sequence[str], rng: random.Random, names: str, *, spread: bool, epochs: int) -> None:
     model, clock = Model(db), Jumping(rng)
     inside(db).epochs.clock = clock
     if spread:
@@ -97,14 +95,14 @@ def _follow(
 @pytest.mark.parametrize("spread", [False, True])
 def test_borders_are_crossed_exactly(tmp_path: Path, spark: Any, spread: bool) -> None:
     with wide_store(tmp_path / "s", spark, "a") as db:
-        _follow(db, BORDERS, random.Random(7 + spread), "a", spread=spread, epochs=8)
+        follow(db, BORDERS, random.Random(7 + spread), "a", spread=spread, epochs=8)
 
 
 @pytest.mark.parametrize("spread", [False, True])
 def test_time_below_all_operators(tmp_path: Path, spark: Any, spread: bool) -> None:
     first = "SELECT id, t, count(*) AS c FROM a WHERE t > now() - INTERVAL 1 HOUR GROUP BY id, t"
     with wide_store(tmp_path / "s", spark, "ab") as db:
-        _follow(db, [first, *NESTED], random.Random(3 + spread), "ab", spread=spread, epochs=4)
+        follow(db, [first, *NESTED], random.Random(3 + spread), "ab", spread=spread, epochs=4)
         for name in db.views():
             assert db.verify(name).ok
         assert not db.audit().findings

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
+from tailrace import faults
 from tailrace.codec.arrays import LARGE_BINARY, Vector
 from tailrace.codec.key_reading import decode_keys
 from tailrace.codec.layouts import Layout
@@ -40,6 +41,7 @@ from tailrace.store.administration import AdministrativeEvent, Stalled
 from tailrace.store.base import LAYOUTS, ROW_COUNTS, Capability, Change, Cut, Past, Position, Store, Written
 from tailrace.store.documents import Changes, Kind
 from tailrace.store.hbase.admin import Admin, Family
+from tailrace.store.hbase.background_trimming import BackgroundTrimmer
 from tailrace.store.hbase.client import Client
 from tailrace.store.hbase.hbase_shard import HbaseShard
 from tailrace.store.hbase.images import BAD_KEY, Gone, Images, image_prefix
@@ -61,6 +63,7 @@ from tailrace.store.locks import Holder, LockName
 from tailrace.store.store_ref import StoreRef
 
 KEY_LIMIT = KeyLimit(whole=32_000, part=16_000)  # rows of HBase have at most 32,767 bytes, including prefixes
+FORGETTING = 5.0  # seconds that a trim waits for a process that resolves
 T = TypeVar("T")
 
 
@@ -91,6 +94,7 @@ class HbaseStore(Store):
         self._images = Images(self.client.table(f"{self.namespace}:rows", b"r"))
         self._log = ResolvedLog(self.client.table(f"{self.namespace}:log", b"l"))
         self._shards: dict[int, HbaseShard] = {}
+        self._trimmer = BackgroundTrimmer(self.trim)
         self.resolver = Resolver(self.client, self.namespace, self._documents, self._locks, self.nodes, self.key_limit)
 
     # documents and locks
@@ -175,9 +179,11 @@ class HbaseStore(Store):
             layout = self._layout(change.table)
             if (0 if layout is None else layout.version) != change.table.version:
                 raise TableAltered(table=change.table.name)
+        faults.point("write.commit")
         for change in changes:
             if change.rows.num_rows:
                 written += self._user_table(change.table).write(change)
+        faults.point("write.committed")
         tail = self._tail()
         return Written((tail.begun + 1) * ROUND if written else tail.transaction, written)
 
@@ -269,7 +275,7 @@ class HbaseStore(Store):
             if page:
                 yield table.decode([row for _, row, _ in page])
 
-    def _bad_image(self, table: TableDef, key: bytes, bad: dict[str, str]) -> BadCell:
+    def _bad_image(self, table: TableDef, key: bytes, bad: Mapping[str, str]) -> BadCell:
         mapped = MappedTable(self._mapping(table), table)
         row = key.removeprefix(BAD_KEY) if key.startswith(BAD_KEY) else mapped.rows_of_keys([key])[0]
         column, reason = next(iter(bad.items()))
@@ -376,24 +382,25 @@ class HbaseStore(Store):
     def trim(self, cut: Cut) -> None:
         if cut.transaction > (self._documents.document(TRIMMED) or 0):
             self._documents.change_documents({TRIMMED.name: cut.transaction})
-        gone: list[Gone] = []
-        for keys in self._log.keys_upto(cut.transaction):
-            gone += self._images.trim(keys, cut.transaction)
-        self._forget(gone)
+        self._forget(self._images.trim(self._log.images_upto(cut.transaction)))
         for node, end in enumerate(cut.offsets):
             self._log.trim(node, end)
+        faults.point("log.trim")
         self._log.trim_notes(cut.transaction)
+
+    def trim_soon(self, cut: Cut) -> None:
+        self._trimmer.request(cut)
 
     def _forget(self, gone: Sequence[Gone]) -> None:
         """Deletes the images of deleted rows, and raises the horizons of their tables above the deletions.
 
-        Deletions in the future stay, else all puts would be doubtful. While a process resolves or the table is altered,
-        all of them stay.
+        Deletions in the future stay, else all puts would be doubtful. If a process resolves all the time, or the table
+        is altered, all of them stay.
         """
         past = [one for one in gone if one.deleted < time.time() * 1000]
         if not past:
             return
-        with suppress(EpochsLocked, Conflict), self.resolver.exclusively(0):
+        with suppress(EpochsLocked, Conflict), self.resolver.exclusively(FORGETTING):
             for number in {one.table for one in past}:
                 mapping = self._documents.document(MAPPINGS, number)
                 of_table = [one for one in past if one.table == number]
@@ -429,6 +436,7 @@ class HbaseStore(Store):
         """Every write is durable when it returns."""
 
     def close(self) -> None:
+        self._trimmer.close()
         self.client.close()
 
 

@@ -1,10 +1,11 @@
 """Images: a copy of every row by transaction, and what is needed to merge later cells into it.
 
     ns:rows   row = table (u32) | node (u16) | key, timestamp of the cells = transaction
-              v   the row as `TableDef.rows` packs it; empty if there is none
-              t   its stamps: number of columns (u16) | timestamp of the cell `_` and of each column by stored position
-                  (i64 each) | deletions and cells of other columns (msgpack), if there are any
+              v   length of the stamps (u32) | stamps | the row as `TableDef.rows` packs it, empty if there is none
               b   why it cannot be read: a JSON object of columns and reasons; empty if it can be read again
+
+Stamps are: number of columns (u16) | timestamp of the cell `_` and of each column by stored position (i64 each) |
+deletions and cells of other columns (msgpack), if there are any.
 
 The key is that of the table's key codec. A row whose row key is no primary key has the key 0xff and its row key.
 """
@@ -12,8 +13,8 @@ The key is that of the table's key codec. A row whose row key is no primary key 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -24,23 +25,26 @@ from tailrace.errors import Corrupt
 from tailrace.store.hbase.cell_merging import ABSENT, Column, Stamps
 from tailrace.store.hbase.client import Deletion, HbaseTable
 
-ROW, STAMPS, BAD = b"v", b"t", b"b"
+IMAGE, BAD = b"v", b"b"
 BAD_KEY = b"\xff"  # the beginning of the key of a row whose row key is no primary key
 _PREFIX = struct.Struct(">IH")
 _COUNT = struct.Struct("<H")
+_LENGTH = struct.Struct("<I")
+
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def image_prefix(table: int, node: int) -> bytes:
     return _PREFIX.pack(table, node)
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(NamedTuple):
     """A row: packed (None: absent), its stamps (encoded), and which of its columns are bad."""
 
     row: bytes | None
     stamps: bytes
-    bad: Mapping[str, str] = field(default_factory=dict)
+    bad: Mapping[str, str] = NOTHING
 
     @property
     def shown(self) -> bytes | None:
@@ -60,23 +64,56 @@ class Gone(NamedTuple):
         return int(_PREFIX.unpack_from(self.key)[0])
 
 
-def encode_stamps(timestamps: Vector, more: Stamps | None) -> bytes:
-    """`timestamps` are those of the cell `_` and of the columns by position; `more` has everything else."""
-    head = _COUNT.pack(len(timestamps)) + timestamps.astype("<i8").tobytes()
-    return head if more is None else head + msgspec.msgpack.encode(more)
+class WrittenImages(msgspec.Struct, frozen=True, array_like=True):
+    """Which images a transaction wrote: all that `trim` has to know of them.
+
+    `replaced` has a byte for each key: 1 if there may be an older image. `deleted` has the images of deleted rows: the
+    place of the key, and the greatest timestamp of a deletion in the image.
+    """
+
+    keys: list[bytes]
+    replaced: bytes
+    deleted: dict[int, int]
 
 
-def is_plain(stamps: bytes) -> bool:
-    """Whether stamps have only the timestamps of columns."""
-    return bool(len(stamps) == _COUNT.size + 8 * _COUNT.unpack_from(stamps)[0])
+def encode_stamps(timestamps: Vector, more: Mapping[int, Stamps | None]) -> list[bytes]:
+    """The stamps of images. `timestamps` has a line for each image: those of the cell `_` and of the columns by
+    position. `more` has everything else, by image.
+    """
+    count, columns = timestamps.shape
+    records = np.empty(count, _stamps_type(columns))
+    records["count"], records["timestamps"] = columns, timestamps
+    whole, size = records.tobytes(), records.itemsize
+    stamps = [whole[at : at + size] for at in range(0, count * size, size)]
+    for image, rest in more.items():
+        if rest is not None:
+            stamps[image] += msgspec.msgpack.encode(rest)
+    return stamps
 
 
-def decode_timestamps(stamps: bytes, count: int) -> Vector:
-    """The timestamps of the cell `_` and of the first `count` columns; those added since are absent."""
-    timestamps = np.full(count + 1, ABSENT, np.int64)
-    stored = min(_COUNT.unpack_from(stamps)[0], count + 1)
-    timestamps[:stored] = np.frombuffer(stamps, "<i8", stored, _COUNT.size)
-    return timestamps
+def decode_stamps(stamps: Sequence[bytes | None], columns: int) -> tuple[Vector, Vector]:
+    """The timestamps of images, a line for each, and which of them have more. None is an image that does not exist.
+
+    The timestamps are those of the cell `_` and of the other columns. Columns that were added since are absent.
+    """
+    timestamps = np.full((len(stamps), columns), ABSENT, np.int64)
+    kind = _stamps_type(columns)
+    usual = [n for n, one in enumerate(stamps) if one is not None and len(one) == kind.itemsize]
+    records = np.frombuffer(b"".join([stamps[n] or b"" for n in usual]), kind)
+    is_whole = records["count"] == columns
+    timestamps[np.array(usual, np.int64)[is_whole]] = records["timestamps"][is_whole]
+    have_more = np.zeros(len(stamps), bool)
+    for n in {*range(len(stamps))}.difference(np.array(usual, np.int64)[is_whole].tolist()):
+        if (one := stamps[n]) is not None:
+            stored = _COUNT.unpack_from(one)[0]
+            known = min(stored, columns)
+            timestamps[n, :known] = np.frombuffer(one, "<i8", known, _COUNT.size)
+            have_more[n] = len(one) > _COUNT.size + 8 * stored
+    return timestamps, have_more
+
+
+def _stamps_type(columns: int) -> np.dtype[np.void]:
+    return np.dtype([("count", "<u2"), ("timestamps", "<i8", (columns,))])
 
 
 def decode_more(stamps: bytes) -> Stamps:
@@ -102,34 +139,40 @@ class Images:
     def write(self, images: Sequence[tuple[bytes, Image]], was_bad: Sequence[bool], transaction: int) -> None:
         rows = []
         for (key, image), bad_before in zip(images, was_bad, strict=True):
-            cells = {ROW: image.row or b"", STAMPS: image.stamps}
+            cells = {IMAGE: _LENGTH.pack(len(image.stamps)) + image.stamps + (image.row or b"")}
             if image.bad or bad_before:
-                cells[BAD] = msgspec.json.encode(image.bad) if image.bad else b""
+                cells[BAD] = msgspec.json.encode(dict(image.bad)) if image.bad else b""
             rows.append((key, cells))
         self._table.put_many(rows, timestamp=transaction)
 
     def scan(
         self, prefix: bytes, transaction: int, after: bytes = b"", upto: bytes | None = None
-    ) -> Iterator[list[tuple[bytes, bytes, dict[str, str]]]]:
+    ) -> Iterator[list[tuple[bytes, bytes, Mapping[str, str]]]]:
         """Pages of the rows with after < key <= upto as of a transaction: key, packed row, its bad columns."""
         start = prefix + after + (b"\0" if after else b"")
         stop = after_prefix(prefix) if upto is None else prefix + upto + b"\0"
-        for page in self._table.scan(start, stop, before=transaction + 1, qualifiers=[ROW, BAD]):
-            rows = ((key, cells.get(ROW, _NONE)[0], cells.get(BAD, _NONE)[0]) for key, cells in page)
-            yield [(key[len(prefix) :], row, _bad(bad)) for key, row, bad in rows if row or bad]
+        for page in self._table.scan(start, stop, before=transaction + 1):
+            images = ((key[len(prefix) :], _image(cells)) for key, cells in page)
+            yield [(key, image.row or b"", image.bad) for key, image in images if image.row or image.bad]
 
-    def trim(self, keys: Sequence[bytes], transaction: int) -> list[Gone]:
-        """Deletes what is older than the newest version up to a transaction. Returns those that are of deleted rows."""
-        found = self._table.look_up(keys, before=transaction + 1)
-        deletions, gone = [], []
-        for key, cells in zip(keys, found, strict=True):
-            if cells:
-                deletions.append(Deletion(key, cells[STAMPS][1] - 1))
-                image = _image(cells)
-                if image.row is None and not image.bad:
-                    gone.append(Gone(key, cells[STAMPS][1], _last_deletion(image.stamps)))
-        self._table.delete_many(deletions)
-        return gone
+    def trim(self, written: Iterable[tuple[int, WrittenImages]]) -> list[Gone]:
+        """Deletes the images that later ones replace. Returns those that are left of deleted rows.
+
+        `written` has the images of all transactions up to a cut that were not trimmed before, in order.
+        """
+        newest: dict[bytes, int] = {}
+        replaced: set[bytes] = set()
+        deleted: dict[bytes, int] = {}
+        for transaction, images in written:
+            for place, (key, is_replaced) in enumerate(zip(images.keys, images.replaced, strict=True)):
+                if is_replaced or key in newest:
+                    replaced.add(key)
+                newest[key] = transaction
+                deleted.pop(key, None)
+                if place in images.deleted:
+                    deleted[key] = images.deleted[place]
+        self._table.delete_many([Deletion(key, newest[key] - 1) for key in sorted(replaced)])
+        return [Gone(key, newest[key], last) for key, last in deleted.items()]
 
     def forget(self, gone: Sequence[Gone]) -> None:
         """Deletes images of deleted rows. Their deletions must be below the horizon of the table."""
@@ -138,11 +181,8 @@ class Images:
     def drop(self, table: int, transaction: int) -> None:
         """Deletes all images of a table."""
         prefix = struct.pack(">I", table)
-        for page in self._table.scan(prefix, after_prefix(prefix), qualifiers=[STAMPS]):
+        for page in self._table.scan(prefix, after_prefix(prefix), keys_only=True):
             self._table.delete_many([Deletion(key, transaction) for key, _ in page])
-
-
-_NONE = (b"", 0)
 
 
 def after_prefix(prefix: bytes) -> bytes:
@@ -151,14 +191,17 @@ def after_prefix(prefix: bytes) -> bytes:
 
 
 def _image(cells: Mapping[bytes, tuple[bytes, int]]) -> Image:
-    return Image(cells[ROW][0] or None, cells[STAMPS][0], _bad(cells.get(BAD, _NONE)[0]))
+    cell = cells[IMAGE][0]
+    end = _LENGTH.size + int(_LENGTH.unpack_from(cell)[0])
+    return Image(cell[end:] or None, cell[_LENGTH.size : end], _bad(cells[BAD][0]) if BAD in cells else NOTHING)
 
 
-def _bad(cell: bytes) -> dict[str, str]:
-    return msgspec.json.decode(cell, type=dict[str, str]) if cell else {}
+def _bad(cell: bytes) -> Mapping[str, str]:
+    return msgspec.json.decode(cell, type=dict[str, str]) if cell else NOTHING
 
 
-def _last_deletion(stamps: bytes) -> int:
+def last_deletion(stamps: bytes) -> int:
+    """The greatest timestamp of a deletion that stamps remember."""
     more = decode_more(stamps)
     by_version = (*more.versions.values(), *more.family_versions.values())
     versions = (timestamp for timestamps in by_version for timestamp in timestamps)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from tailrace.errors import Conflict, Fenced
 from tailrace.store import documents
 from tailrace.store.documents import Changes, Kind
 from tailrace.store.hbase.client import HbaseTable
-from tailrace.store.hbase.versioned_row import Update, Values, VersionedRow
+from tailrace.store.hbase.versioned_row import Known, Update, Values, VersionedRow, follows
 from tailrace.store.locks import TERM
 
 ROW = b"documents"
@@ -20,6 +21,7 @@ class Documents:
 
     def __init__(self, meta: HbaseTable, nodes: int) -> None:
         self._row, self._nodes = VersionedRow(meta, ROW), nodes
+        self._known: Known | None = None  # after the last change by this process; columns that do not exist are empty
 
     def document(self, kind: Kind[T], key: object = "") -> T | None:
         name = kind.at(key)
@@ -30,6 +32,17 @@ class Documents:
         found = self._row.read(prefixes=[kind.name.encode()])
         names = sorted((stored.decode(errors="replace"), value) for stored, value in found.items())
         return {name.removeprefix(kind.name): kind.decode(name, value, self._nodes) for name, value in names}
+
+    def together(self, *kinds: Kind[Any]) -> dict[str, dict[str, Any]]:
+        """The documents of several kinds as of one moment: for each kind its documents by key."""
+        found = self._row.read(prefixes=[kind.name.encode() for kind in kinds])
+        several: dict[str, dict[str, Any]] = {kind.name: {} for kind in kinds}
+        for stored, value in sorted(found.items()):
+            name = stored.decode(errors="replace")
+            for kind in kinds:
+                if name == kind.name or (kind.name.endswith(":") and name.startswith(kind.name)):
+                    several[kind.name][name.removeprefix(kind.name)] = kind.decode(name, value, self._nodes)
+        return several
 
     def change_documents(self, changes: Changes, *, expected: Changes | None = None, term: int | None = None) -> None:
         def decide(values: Values) -> Update:
@@ -43,8 +56,37 @@ class Documents:
             puts = {name.encode(): documents.encode(d) for name, d in changes.items() if d is not None}
             return Update(puts, [name.encode() for name, d in changes.items() if d is None])
 
-        read = {*(expected or {}), *([TERM.name] if term is not None else [])}
-        self._row.change([name.encode() for name in read], decide)
+        names = {*(expected or {}), *([TERM.name] if term is not None else [])}
+        columns = [name.encode() for name in names]
+        known = self._row.change(columns, decide, self._known_of(columns, decide))
+        self._note({*columns, *(name.encode() for name in changes)}, known)
+
+    def _known_of(self, columns: Sequence[bytes], decide: Callable[[Values], object]) -> Known | None:
+        """What is known of columns since the last change by this process, to begin a change with.
+
+        If another process has changed any document since, the change fails, and the columns are read. They are read at
+        once, too, if the change would be refused: that may be no longer true.
+        """
+        last = self._known
+        if last is None or not last.values.keys() >= {*columns}:
+            return None
+        known = Known(last.version, {column: value for column in columns if (value := last.values[column])})
+        try:
+            decide(known.values)
+        except (Conflict, Fenced):
+            return None
+        return known
+
+    def _note(self, columns: Iterable[bytes], known: Known) -> None:
+        """Keeps what is known after a change. What was known before stays true if no other process made a change."""
+        before = self._known
+        if not known.is_changed:  # the answer was lost, and others may have changed documents since
+            self._known = None
+            return
+        is_next = before is not None and follows(known.version, before.version)
+        values = dict(before.values) if before is not None and is_next else {}
+        values |= {column: known.values.get(column, b"") for column in columns}
+        self._known = Known(known.version, values)
 
     def _decode(self, values: Values, name: str) -> Any:
         """A document among values; None if it does not exist."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tailrace import events
@@ -49,9 +49,9 @@ class Observer:
         self._admin, self._documents, self._url = admin, documents, url
         self._looked_at = -GLANCE
 
-    def observe_if_due(self, tables: Callable[[], Iterable[str]]) -> None:
+    def observe_if_due(self, tables: Iterable[str]) -> None:
         if time.monotonic() - self._looked_at >= GLANCE:
-            self.observe(tables())
+            self.observe(tables)
             self._looked_at = time.monotonic()
 
     def observe(self, tables: Iterable[str]) -> None:

@@ -1,7 +1,7 @@
 """The resolved log: entries with the rows before and after, by node and offset, and a note of each transaction.
 
     ns:log   row = node (u16) | offset (u64): e, e1, e2, ... the entry (`store/log_entries.py`), in pieces; b: bad rows
-             row = 0xffff | transaction (u64): n, its note; k, k1, k2, ... the keys of its images, in pieces
+             row = 0xffff | transaction (u64): n, its note; k, k1, k2, ... which images it wrote, in pieces
 
 The timestamp of all cells is the transaction.
 """
@@ -19,12 +19,13 @@ from tailrace.codec.schema import TableDef
 from tailrace.errors import Corrupt, OffsetGap
 from tailrace.store import log_entries
 from tailrace.store.hbase.client import Cells, Deletion, HbaseTable
+from tailrace.store.hbase.images import WrittenImages
 from tailrace.store.hbase.resolving import NodeEntry, Notes
 from tailrace.store.log_entries import Entry, decode_log_key, log_key
 
 NOTES_NODE = 0xFFFF
 PIECE = 4 << 20  # bytes of one cell: HBase refuses cells of more than 10 MiB
-ENTRY, NOTES, NOTE, KEYS = b"e", b"b", b"n", b"k"
+ENTRY, NOTES, NOTE, IMAGES = b"e", b"b", b"n", b"k"
 _KEY = struct.Struct(">HQ")
 
 
@@ -64,11 +65,13 @@ class ResolvedLog:
             ends[entry.node] += entry.operations
         self._table.put_many(rows, timestamp=transaction)
 
-    def write_note(self, transaction: int, written: float, ends: Sequence[int], keys: Sequence[bytes] = ()) -> None:
-        """Writes the note of a transaction. `keys` are those of its images: `trim` needs them."""
+    def write_note(
+        self, transaction: int, written: float, ends: Sequence[int], images: WrittenImages | None = None
+    ) -> None:
+        """Writes the note of a transaction."""
         cells = {NOTE: log_entries.encode_note(written, sum(ends), ends)}
-        if keys:
-            cells |= _pieces(KEYS, zlib.compress(msgspec.msgpack.encode(keys), 1))
+        if images is not None:
+            cells |= _pieces(IMAGES, zlib.compress(msgspec.msgpack.encode(images), 1))
         self._table.put_many([(_KEY.pack(NOTES_NODE, transaction), cells)], timestamp=transaction)
 
     def clear(self, ends: Sequence[int], transaction: int) -> None:
@@ -100,12 +103,13 @@ class ResolvedLog:
                 written, operations, ends = log_entries.decode_note(cells[NOTE][0])
                 yield TransactionNote(_KEY.unpack(row)[1], written, operations, ends)
 
-    def keys_upto(self, transaction: int) -> Iterator[list[bytes]]:
-        """The keys of the images of each transaction up to this one whose note is not trimmed."""
+    def images_upto(self, transaction: int) -> Iterator[tuple[int, WrittenImages]]:
+        """Which images each transaction up to this one wrote whose note is not trimmed, in order."""
         for page in self._table.scan(_KEY.pack(NOTES_NODE, 0), _KEY.pack(NOTES_NODE, transaction + 1), size=16):
-            for _, cells in page:
-                if KEYS in cells:
-                    yield msgspec.msgpack.decode(zlib.decompress(_whole(KEYS, cells)), type=list[bytes])
+            for row, cells in page:
+                if IMAGES in cells:
+                    content = zlib.decompress(_whole(IMAGES, cells))
+                    yield _KEY.unpack(row)[1], msgspec.msgpack.decode(content, type=WrittenImages)
 
     def trim(self, node: int, end: int) -> None:
         """Deletes the entries of a node's log before an offset."""

@@ -25,7 +25,7 @@ from tailrace.errors import EpochsLocked, NotShipped
 from tailrace.store.base import LAYOUTS, ROW_COUNTS
 from tailrace.store.hbase.admin import Admin
 from tailrace.store.hbase.client import Client, Deletion
-from tailrace.store.hbase.images import Images
+from tailrace.store.hbase.images import Image, Images, WrittenImages, last_deletion
 from tailrace.store.hbase.mapping import MAPPINGS, MappedTable, TableMapping
 from tailrace.store.hbase.meta import Documents
 from tailrace.store.hbase.placement import Observer
@@ -40,11 +40,12 @@ from tailrace.store.hbase.raw_log import (
     read_chunks,
     read_marks,
 )
+from tailrace.store.hbase.recent_images import RecentImages
 from tailrace.store.hbase.resolved_log import ResolvedLog
 from tailrace.store.hbase.resolving import Answer, Doubt, Resolved, Touched, resolve
 from tailrace.store.hbase.rounds import Round, Rounds
 from tailrace.store.hbase.row_locks import RowLocks
-from tailrace.store.hbase.tail import FORMING, ROUND, TAIL, Forming, Tail
+from tailrace.store.hbase.tail import FORMING, ROUND, TAIL, WANTED, Forming, Tail
 from tailrace.store.hbase.tracking import Barrier, Tracking
 from tailrace.store.key_limit import KeyLimit
 
@@ -74,6 +75,7 @@ class Resolver:
         self._nodes, self._key_limit = nodes, key_limit
         self._wal, self._marks = client.table(f"{namespace}:wal", b"w"), client.table(f"{namespace}:marks", b"m")
         self._images = Images(client.table(f"{namespace}:rows", b"r"))
+        self._recent = RecentImages(self._images)
         self._log = ResolvedLog(client.table(f"{namespace}:log", b"l"))
         self._tracking = Tracking(client, namespace)
         url = f"{client.url}/{namespace}"
@@ -87,21 +89,23 @@ class Resolver:
     def advance(self) -> None:
         """Resolves what was shipped, without waiting for the rest. If another process does so, returns at once."""
         with suppress(EpochsLocked), self._locks.held(LOCK):
-            self._begin()
-            if self._rounds.is_due(self.tail):
-                self._begin_round()
-            self._follow_round()
-            self._observer.observe_if_due(self._mapped_tables)
+            tail, wanted, tables = self._begin()
+            if self._rounds.is_due(tail, wanted):
+                tail, _ = self._begin_round(tail)
+            self._follow_round(tail)
+            self._observer.observe_if_due(tables)
 
     def catch_up(self) -> None:
         """Resolves everything that was written before this call."""
         with self._locks.held(LOCK, PATIENCE):
-            self._begin()
-            waiting = self._begin_round()
-            while not self._follow_round():
-                if waiting.seconds > BARRIER_PATIENCE:
-                    raise self._not_shipped(waiting)
-                time.sleep(GLANCE)
+            tail, waiting = self._begin_round(self._begin()[0])
+            has_ended = False
+            while not has_ended:
+                tail, has_ended = self._follow_round(tail)
+                if not has_ended:
+                    if waiting.seconds > BARRIER_PATIENCE:
+                        raise self._not_shipped(waiting)
+                    time.sleep(GLANCE)
 
     def exclusively(self, patience: float = PATIENCE) -> Any:
         """Keeps all processes from resolving, in a block."""
@@ -109,36 +113,35 @@ class Resolver:
 
     # rounds
 
-    def _begin_round(self) -> Round:
-        """Begins a round: everything that was written before it is resolved when it ends."""
-        tail = self.tail
-        begun = tail.begun + 1
-        self._documents.change_documents(
-            {TAIL.name: structs.replace(tail, begun=begun)}, expected=self._as_stored(tail)
-        )
+    def _begin_round(self, tail: Tail) -> tuple[Tail, Round]:
+        """Begins a round: everything that was written before it is resolved when it ends. Returns the new tail."""
+        begun = structs.replace(tail, begun=tail.begun + 1)
+        self._documents.change_documents({TAIL.name: begun}, expected=self._as_stored(tail))
         faults.point("tail.round")
-        left = self._tracking.put_barriers(self._documents.documents(MAPPINGS).values(), begun)
-        self._rounds.open = Round(begun, left, tail.transaction)
-        return self._rounds.open
+        left = self._tracking.put_barriers(self._documents.documents(MAPPINGS).values(), begun.begun)
+        self._rounds.open = waiting = Round(begun.begun, left, tail.transaction)
+        return begun, waiting
 
-    def _follow_round(self) -> bool:
-        """Resolves what was shipped. Returns whether no round is open: the last one has ended."""
-        barriers, waiting = self._resolve(), self._rounds.open
+    def _follow_round(self, tail: Tail) -> tuple[Tail, bool]:
+        """Resolves what was shipped. Returns the new tail, and whether no round is open: the last one has ended."""
+        tail, barriers = self._resolve(tail)
+        waiting = self._rounds.open
         if waiting is None:
-            return True
+            return tail, True
         came, tables = {barrier for barrier, number in barriers if number == waiting.number}, self._mapped_tables()
         waiting.left = {b: region for b, region in waiting.left.items() if b not in came and b[0] in tables}
-        tail = self.tail
         if waiting.left:
             self._rounds.report_if_stalled()
             if tail.transaction % ROUND > LAST:
                 raise self._not_shipped(waiting)
-            return False
+            return tail, False
         if self._rounds.end(tail):
             ended = structs.replace(tail, transaction=waiting.number * ROUND)
             self._log.write_note(ended.transaction, time.time(), ended.ends)
             self._documents.change_documents({TAIL.name: ended}, expected=self._as_stored(tail))
-        return True
+            self._recent.note((), tail.transaction, ended.transaction)
+            tail = ended
+        return tail, True
 
     def _not_shipped(self, waiting: Round) -> NotShipped:
         (table, _), region = next(iter(waiting.left.items()))
@@ -161,22 +164,26 @@ class Resolver:
 
     # transactions
 
-    def _begin(self) -> None:
-        """Ends what another process has left: a transaction, chunks of the raw log, tables to attach."""
-        forming = self._documents.document(FORMING)
-        if forming is not None:
-            tail = self.tail
-            found = self._read({r: self._known(r, m) for r, m in forming.marks.items()}, tail)
+    def _begin(self) -> tuple[Tail, int, set[str]]:
+        """Ends what another process has left: a transaction, chunks of the raw log, tables to attach.
+
+        Returns the tail, the position that a reader waits for, and the tables of HBase that are tailed.
+        """
+        found = self._documents.together(FORMING, TAIL, WANTED, MAPPINGS)
+        tail: Tail = found[TAIL.name].get("", Tail((0,) * self._nodes))
+        if forming := found[FORMING.name].get(""):
+            cells = self._read({r: self._known(r, m) for r, m in forming.marks.items()}, tail)
             self._log.clear(tail.ends, forming.transaction)
-            self._form(found, tail, forming)
+            tail = self._form(cells, tail, forming)
         if not self._is_clear:
-            tail = self.tail
             for region, after in tail.cleared.items():
                 self._clear(list(read_chunks(self._wal, region, after, tail.marks[region])))
             self._is_clear = True
-        for key, mapping in self._documents.documents(MAPPINGS).items():
+        for key, mapping in found[MAPPINGS.name].items():
             if not mapping.attached:
                 self._attach(key, mapping)
+        tables = {mapping.table for mapping in found[MAPPINGS.name].values()}
+        return tail, found[WANTED.name].get("", 0), tables
 
     @staticmethod
     def _known(region: str, sequence: int) -> Mark:
@@ -190,16 +197,13 @@ class Resolver:
         attached = structs.replace(mapping, attached=True, horizon=horizon)
         self._documents.change_documents({MAPPINGS.at(key): attached}, expected={MAPPINGS.at(key): mapping})
 
-    def _resolve(self) -> set[tuple[Barrier, int]]:
-        """Makes transactions up to the marks as they are now. Returns the barriers that it came across."""
+    def _resolve(self, tail: Tail) -> tuple[Tail, set[tuple[Barrier, int]]]:
+        """Makes transactions up to the marks as they are now. Returns the new tail and the barriers that it met."""
         target, barriers = read_marks(self._marks), set[tuple[Barrier, int]]()
-        while True:
-            tail = self.tail
-            found = self._read(target, tail)
-            if not found.marks:
-                return barriers
-            self._form(found, tail, None)
+        while (found := self._read(target, tail)).marks:
+            tail = self._form(found, tail, None)
             barriers |= found.barriers
+        return tail, barriers
 
     def _read(self, target: Mapping[str, Mark], tail: Tail) -> _Range:
         """Reads the raw log from the tail towards the target: older regions first, whole chunks, a limited size.
@@ -226,50 +230,56 @@ class Resolver:
                 found.barriers.update(_barriers(cells))
         return found
 
-    def _form(self, found: _Range, tail: Tail, left: Forming | None) -> None:
-        """Makes one transaction. `left` is an earlier attempt that was not ended."""
+    def _form(self, found: _Range, tail: Tail, left: Forming | None) -> Tail:
+        """Makes one transaction. `left` is an earlier attempt that was not ended. Returns the new tail."""
         number = (tail.transaction if left is None else left.transaction) + 1
         forming = Forming(number, found.marks)
         expected = {**self._as_stored(tail), FORMING.name: left}
         self._documents.change_documents({FORMING.name: forming}, expected=expected)
         faults.point("tail.forming")
-        ends, changes, keys = list(tail.ends), dict[str, Any](), list[bytes]()
-        for key, mapped in self._tables(found.cells):
+        ends, changes, written = list(tail.ends), dict[str, Any](), WrittenImages([], b"", {})
+        images: list[tuple[bytes, Image]] = []
+        for key, mapped, count in self._tables(found.cells):
             resolved, loaded = self._resolve_table(mapped, concat(found.cells[mapped.mapping.table]), tail)
-            keys += [image_key for image_key, _ in resolved.images]
+            images += resolved.images
+            written = _with_images(written, resolved, is_repeated=left is not None)
             self._log.append(mapped.table, number, ends, resolved.entries)
             faults.point("tail.logged")
             self._images.write(resolved.images, resolved.was_bad, number)
             if resolved.more_rows:
-                count = self._documents.document(ROW_COUNTS, key) or 0
                 changes[ROW_COUNTS.at(key)] = max(0, count + resolved.more_rows)
             if loaded:
                 changes[MAPPINGS.at(key)] = structs.replace(mapped.mapping, attached=False)
         faults.point("tail.written")
         marks, cleared = {**tail.marks, **found.marks}, {r: tail.marks.get(r, 0) for r in found.marks}
-        transaction = number if keys or left is not None else tail.transaction
+        transaction = number if written.keys or left is not None else tail.transaction
         if transaction > tail.transaction:
-            self._log.write_note(transaction, time.time(), ends, keys)
+            self._log.write_note(transaction, time.time(), ends, written if written.keys else None)
         new = Tail(tuple(ends), transaction, marks, tail.begun, cleared)
         changes |= {TAIL.name: new, FORMING.name: None}
         self._documents.change_documents(changes, expected={**self._as_stored(tail), FORMING.name: forming})
+        self._recent.note(images, tail.transaction, transaction)
         faults.point("tail.committed")
         self._clear(found.chunks)
+        return new
 
     def _clear(self, chunks: Sequence[Chunk]) -> None:
         self._wal.delete_many([Deletion(chunk.row, chunk.timestamp) for chunk in chunks])
 
-    def _tables(self, cells: Mapping[str, Any]) -> list[tuple[str, MappedTable]]:
-        """The tables that are mapped to those of HBase, by id."""
-        mappings = self._documents.documents(MAPPINGS)
-        wanted = {key: mapping for key, mapping in mappings.items() if mapping.table in cells}
-        layouts = self._documents.documents(LAYOUTS) if wanted else {}
-        return [(key, mapped_table(int(key), mapping, layouts.get(key))) for key, mapping in wanted.items()]
+    def _tables(self, cells: Mapping[str, Any]) -> list[tuple[str, MappedTable, int]]:
+        """The tables that are mapped to those of HBase, by id, and how many rows they have."""
+        found = self._documents.together(MAPPINGS, LAYOUTS, ROW_COUNTS)
+        layouts, counts = found[LAYOUTS.name], found[ROW_COUNTS.name]
+        return [
+            (key, mapped_table(int(key), mapping, layouts.get(key)), counts.get(key, 0))
+            for key, mapping in found[MAPPINGS.name].items()
+            if mapping.table in cells
+        ]
 
     def _resolve_table(self, mapped: MappedTable, cells: RawCells, tail: Tail) -> tuple[Resolved, bool]:
         """Resolves cells of one table. Also returns whether a bulk load put others, which are not in the log."""
         touched = Touched(mapped, cells, self._nodes, self._key_limit)
-        images = self._images.read(touched.keys, tail.transaction)
+        images = self._recent.read(touched.keys, tail.transaction)
         handle = self._client.table(mapped.mapping.table, None)
 
         def ask(doubts: Sequence[Doubt]) -> list[Answer]:
@@ -296,3 +306,13 @@ def _barriers(cells: RawCells) -> set[tuple[Barrier, int]]:
         if number.isdigit():
             found.add(((cells.table, cells.rows[i].as_py()), int(number)))
     return found
+
+
+def _with_images(written: WrittenImages, resolved: Resolved, *, is_repeated: bool) -> WrittenImages:
+    """Adds the images of one table. An earlier attempt (`is_repeated`) may have left images of any of these keys."""
+    begin = len(written.keys)
+    replaced = bytes(is_repeated or old for old in resolved.replaced)
+    gone = ((n, image.stamps) for n, (_, image) in enumerate(resolved.images, begin) if not (image.row or image.bad))
+    deleted = {n: last_deletion(stamps) for n, stamps in gone}
+    keys = [*written.keys, *(key for key, _ in resolved.images)]
+    return WrittenImages(keys, written.replaced + replaced, {**written.deleted, **deleted})

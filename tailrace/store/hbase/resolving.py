@@ -32,12 +32,12 @@ from tailrace.store.hbase.cell_merging import (
 )
 from tailrace.store.hbase.images import (
     BAD_KEY,
+    NOTHING,
     Image,
     decode_more,
-    decode_timestamps,
+    decode_stamps,
     encode_stamps,
     image_prefix,
-    is_plain,
     split_stamps,
 )
 from tailrace.store.hbase.mapping import KEY, MappedTable, escape
@@ -121,9 +121,10 @@ class Notes(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Resolved:
-    """New images by key, whether the row was bad before, log entries by node, and how many rows there are more."""
+    """New images by key, whether there was an older image, and a bad one; entries by node; how many rows more."""
 
     images: list[tuple[bytes, Image]]
+    replaced: list[bool]
     was_bad: list[bool]
     entries: list[NodeEntry]
     more_rows: int
@@ -159,17 +160,13 @@ class _Resolution:
         return joined.dictionary.to_pylist(), joined.indices.to_numpy()
 
     def _merge(self, ask: Ask) -> None:
-        count = len(self._touched)
-        self._timestamps = np.full((count, self._count + 1), ABSENT, np.int64)
-        for row, image in enumerate(self._images):
-            if image is not None:
-                self._timestamps[row] = decode_timestamps(image.stamps, self._count)
+        stamps = [None if image is None else image.stamps for image in self._images]
+        self._timestamps, one_by_one = decode_stamps(stamps, self._count + 1)
         names, codes = self._column_names
         column_of_name = np.array([self._columns.get(name, -1) for name in names], np.int64)
         column = column_of_name[codes] if len(codes) else np.zeros(0, np.int64)
         scanned = self._cells.sequences == 0
         unusual = (column < 0) | (self._cells.kinds != PUT) | (~scanned & (self._cells.timestamps <= self._horizon))
-        one_by_one = np.array([image is not None and not is_plain(image.stamps) for image in self._images], bool)
         one_by_one[self._touched.row_of_cell[unusual]] = True
         plain = np.flatnonzero(~one_by_one[self._touched.row_of_cell]) if len(codes) else np.zeros(0, np.int64)
         merged = merge_puts(
@@ -236,10 +233,10 @@ class _Resolution:
         present = np.array([image is not None and image.row is not None for image in self._images], bool)
         return self._table.decode(packed), np.where(present, np.cumsum(present) - 1, -1)
 
-    def _after(self) -> tuple[pa.RecordBatch, list[dict[str, str]]]:
-        """All touched rows after the merge, and why they are bad."""
+    def _after(self) -> tuple[pa.RecordBatch, dict[int, dict[str, str]]]:
+        """All touched rows after the merge, and why some are bad."""
         before, place = self._before
-        bad: list[dict[str, str]] = [{} for _ in self._images]
+        bad: dict[int, dict[str, str]] = {}
         keys = dict(zip(self._table.positions, self._touched.key_columns, strict=True))
         columns = []
         for position in range(self._count):
@@ -259,16 +256,21 @@ class _Resolution:
         return pa.RecordBatch.from_arrays(columns, schema=self._table.stored_schema), bad
 
     def _note_bad(
-        self, bad: list[dict[str, str]], position: int, winner: Vector, absent: Vector, wrong: Vector
+        self, bad: dict[int, dict[str, str]], position: int, winner: Vector, absent: Vector, wrong: Vector
     ) -> None:
         cell = self._mapped.cells[position]
         assert cell is not None, "a key column has no cells"
         name = escape(cell.column)
         for row in wrong.tolist():
-            bad[row][name] = self._mapped.reason(position)
-        for row, image in enumerate(self._images):
-            if image is not None and name in image.bad and winner[row] == KEPT and not absent[row]:
-                bad[row][name] = image.bad[name]
+            bad.setdefault(row, {})[name] = self._mapped.reason(position)
+        for row, reasons in self._were_bad.items():
+            if name in reasons and winner[row] == KEPT and not absent[row]:
+                bad.setdefault(row, {})[name] = reasons[name]
+
+    @cached_property
+    def _were_bad(self) -> dict[int, Mapping[str, str]]:
+        """The rows that were bad before, and why."""
+        return {row: image.bad for row, image in enumerate(self._images) if image is not None and image.bad}
 
     @cached_property
     def _exists(self) -> Vector:
@@ -279,24 +281,30 @@ class _Resolution:
 
     # the result
 
-    def _result(self, after: pa.RecordBatch, bad: list[dict[str, str]]) -> Resolved:
+    def _result(self, after: pa.RecordBatch, bad: dict[int, dict[str, str]]) -> Resolved:
         before, place = self._before
-        packed_after = self._table.rows.encode(after).to_pylist()
-        packed_before = self._table.rows.encode(before).to_pylist()
-        images, was_bad = [], []
-        shown = np.zeros((2, len(self._images)), bool)  # before and after
-        changed = np.zeros(len(self._images), bool)
-        for row, image in enumerate(self._images):
-            new_row = packed_after[row] if self._exists[row] and not self._touched.bad_keys[row] else None
-            new = Image(new_row, encode_stamps(self._timestamps[row], self._more.get(row)), bad[row])
-            old_bad = {} if image is None else image.bad
-            old_row = packed_before[place[row]] if image is not None and image.shown is not None else None
-            images.append((self._touched.keys[row], new))
-            was_bad.append(bool(old_bad))
-            shown[:, row] = old_row is not None, new.shown is not None
-            changed[row] = old_row != new.shown or old_bad != new.bad
+        packed_before: list[bytes | None] = [*self._table.rows.encode(before).to_pylist(), None]  # -1 is the last one
+        olds = [packed_before[at] for at in place.tolist()]
+        for row in self._were_bad:
+            olds[row] = None
+        exists = (self._exists & ~self._touched.bad_keys).tolist()
+        rows = [row if e else None for row, e in zip(self._table.rows.encode(after).to_pylist(), exists, strict=True)]
+        reasons = [bad.get(row) or NOTHING for row in range(len(rows))] if bad else [NOTHING] * len(rows)
+        stamps = encode_stamps(self._timestamps, self._more)
+        news = [None if why else row for row, why in zip(rows, reasons, strict=True)] if bad else rows
+        changed = np.fromiter((old != new for old, new in zip(olds, news, strict=True)), bool, len(rows))
+        for row in {*bad, *self._were_bad}:
+            changed[row] |= reasons[row] != self._were_bad.get(row, NOTHING)
+        shown = np.array([[one is not None for one in olds], [one is not None for one in news]], bool)
+        images = [*zip(self._touched.keys, map(Image, rows, stamps, reasons), strict=True)]
         before_count, after_count = shown.sum(axis=1).tolist()
-        return Resolved(images, was_bad, self._entries(after, changed, shown, images), after_count - before_count)
+        return Resolved(
+            images,
+            [image is not None for image in self._images],
+            [row in self._were_bad for row in range(len(rows))] if self._were_bad else [False] * len(rows),
+            self._entries(after, changed, shown, images),
+            after_count - before_count,
+        )
 
     def _entries(
         self,

@@ -54,12 +54,12 @@ class Rounds:
         self._ended = -HEARTBEAT
         self.open: Round | None = None
 
-    def is_due(self, tail: Tail) -> bool:
-        """Whether a round should begin: a reader waits, numbers run out, or the last one is long ago."""
+    def is_due(self, tail: Tail, wanted: int) -> bool:
+        """Whether a round should begin: a reader waits for `wanted`, numbers run out, or the last one is long ago."""
         if self.open is not None and self.open.number != tail.begun:
             self.open = None  # another process has begun one since, and has maybe seen our barriers
         return self.open is None and (
-            self._is_wanted(tail)
+            wanted > tail.transaction
             or tail.transaction % ROUND > ROUND // 2
             or time.monotonic() - self._ended >= HEARTBEAT
         )

@@ -25,7 +25,7 @@ from msgspec import structs
 from tailrace.errors import Corrupt, EpochsLocked, StoreError
 from tailrace.store import documents
 from tailrace.store.hbase.client import HbaseTable
-from tailrace.store.hbase.versioned_row import Update, Values, VersionedRow
+from tailrace.store.hbase.versioned_row import Known, Update, Values, VersionedRow
 from tailrace.store.locks import Holder
 from tailrace.store.processes import is_process_alive, this_process
 
@@ -60,6 +60,7 @@ class RowLocks:
 
     def __init__(self, meta: HbaseTable, path: str, renewal: float = RENEWAL, expiry: float = EXPIRY) -> None:
         self._meta, self._path, self._renewal, self._expiry = meta, path, renewal, expiry
+        self._released: dict[str, Known] = {}  # rows of locks as this process left them
 
     def holder(self, name: str) -> Holder | None:
         """The process that holds a lock, unless it is known to be dead."""
@@ -76,7 +77,7 @@ class RowLocks:
         row, command = self._row(name), Path(sys.argv[0] or "python").name
         since = datetime.now().isoformat(timespec="seconds")
         own = _Note(**this_process(), command=command, since=since, id=os.urandom(8).hex())
-        self._take(row, own, patience)
+        known = self._take(row, own, patience, self._released.pop(name, None))
         released = threading.Event()
         renewer = threading.Thread(target=self._renew, args=(row, own, released), name=f"lock-{name}", daemon=True)
         renewer.start()
@@ -86,18 +87,23 @@ class RowLocks:
             released.set()
             renewer.join()
             with suppress(StoreError):  # then the lease expires
-                row.change([COLUMN], lambda values: Update(deletes=[COLUMN]) if _is_held(values, own) else None)
+                # If the lease was not renewed, nothing has to be read.
+                left = row.change([COLUMN], lambda v: Update(deletes=[COLUMN]) if _is_held(v, own) else None, known)
+                if COLUMN not in left.values:
+                    self._released[name] = left
 
-    def _take(self, row: VersionedRow, own: _Note, patience: float) -> None:
+    def _take(self, row: VersionedRow, own: _Note, patience: float, known: Known | None) -> Known:
+        """Takes a lock. `known` is how this process left it: mostly no other has taken it since."""
         watch, began = _Watch(self._expiry), time.monotonic()
 
         def decide(values: Values) -> Update | None:
             return Update({COLUMN: documents.encode(own)}) if watch.is_free(_note(values)) else None
 
         while True:
-            row.change([COLUMN], decide)
+            known = row.change([COLUMN], decide, known)
             if (other := watch.holder) is None:
-                return
+                return known
+            known = None
             is_alive = watch.was_renewed or other.host == own.host
             if is_alive and time.monotonic() - began >= patience:
                 raise EpochsLocked(path=self._path, **other.holder._asdict())

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tailrace.errors import Fenced
-from tailrace.store.hbase.client import Client
+from tailrace.store.hbase.client import Cells, Client
 from tailrace.store.hbase.shard_marks import (
     DECISION,
     FENCE,
@@ -31,6 +31,7 @@ from tailrace.store.hbase.state_rows import COLUMN, encode_value, state_prefix
 from tailrace.store.hbase.versioned_row import Known, Update, Values, VersionedRow
 
 WRITTEN = 20_000  # entries that are written between two checks
+LATEST = 2**63 - 1  # no cell has this timestamp
 CHECKED = 1.0  # seconds for which a check counts
 _MARKS = struct.Struct(">HI4s")
 
@@ -48,14 +49,25 @@ class ShardContent:
 
     def __init__(self, client: Client, namespace: str, shard: int) -> None:
         self.shard = shard
+        self._table = client.table(f"{namespace}:state", None)
         self.entries = client.table(f"{namespace}:state", b"s")
         marks = client.table(f"{namespace}:state", b"m")
         self.staging = Staging(marks, shard)
-        self.row = VersionedRow(marks, _MARKS.pack(shard, 0xFFFFFFFF, b"meta"))
+        self._marks_key = _MARKS.pack(shard, 0xFFFFFFFF, b"meta")
+        self.row = VersionedRow(marks, self._marks_key)
 
     def read_marks(self) -> ShardMarks:
         """All marks, without decisions."""
         return ShardMarks(self.row.read(prefixes=[FENCE, OLDEST, STATE]))
+
+    def read_few(self, state: int, rows: Sequence[bytes], before: int) -> tuple[ShardMarks, list[Cells]]:
+        """The marks that concern a state, and the cells of some rows of entries before a time, in one call."""
+        marks = [OLDEST, state_column(state)]
+        columns = [*(b"m:" + column for column in marks), b"s:" + COLUMN]
+        keys, times = [self._marks_key, *rows], [LATEST, *[before] * len(rows)]
+        found, *entries = self._table.get_many(keys, before=times, qualifiers=columns)
+        values = {column: found[b"m:" + column][0] for column in marks if b"m:" + column in found}
+        return ShardMarks(values), [{name[2:]: cell for name, cell in cells.items()} for cells in entries]
 
     def read_decisions(self, epoch: int | None = None) -> list[Decision]:
         """The decisions of an epoch (None: of all), by epoch."""

@@ -21,6 +21,7 @@ from tailrace.store.hbase.shard_marks import ShardMarks, cell_timestamp
 from tailrace.store.hbase.state_rows import decode_cell, state_prefix, state_range
 
 TRUSTED = 15.0  # seconds for which marks that were read count
+FEW = 200  # keys that are read together with the marks
 GROUP = 4_000  # prefixes whose values are held in memory at a time
 
 
@@ -89,10 +90,22 @@ class HbaseShardSnapshot(ShardSnapshot):
         return self._get(state, keys.to_pylist())
 
     def _get(self, state: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        if len(keys) <= FEW:
+            return self._get_few(state, keys)
         prefix = self._begin(state)
         found = self._entries.look_up([prefix + key for key in keys], before=self._before)
         self._end(state)
         return [decode_cell(cells) for cells in found]
+
+    def _get_few(self, state: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Reads marks and values together: one call instead of two."""
+        rows = [state_prefix(self._content.shard, state) + key for key in keys]
+        while True:
+            began = time.monotonic()
+            marks, found = self._content.read_few(state, rows, self._before)
+            self._require(state, marks)
+            if time.monotonic() - began <= TRUSTED:
+                return [decode_cell(cells) for cells in found]
 
     def scan(
         self, state: int, low: bytes = b"", high: bytes | None = None, size: int = 20_000

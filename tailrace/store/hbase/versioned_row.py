@@ -32,10 +32,14 @@ Values = dict[bytes, bytes]
 
 
 class Known(NamedTuple):
-    """What a process has read of a row: its version, and the values of some columns."""
+    """What a process has read of a row: its version, and the values of some columns.
+
+    `is_changed`: the process has just made this version. Then the values include all columns that it has put.
+    """
 
     version: bytes | None
     values: Values
+    is_changed: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class VersionedRow:
         while True:
             if known is None:
                 known = self.read_known(qualifiers)
-            version, values = known
+            version, values, _ = known
             if attempt and _includes(version, own):
                 return known
             if unanswered and _counter(version) >= unanswered + REMEMBERED:
@@ -88,7 +92,8 @@ class VersionedRow:
             try:
                 if self._table.check_and_mutate(self._row, VERSION, version, puts, deletes, timestamp=counter):
                     new_version = puts.pop(VERSION)
-                    return Known(new_version, {q: v for q, v in {**values, **puts}.items() if q not in deletes})
+                    left = {q: v for q, v in {**values, **puts}.items() if q not in deletes}
+                    return Known(new_version, left, is_changed=True)
             except Unanswered as problem:
                 unanswered = unanswered or counter
                 if time.monotonic() > deadline:
@@ -103,6 +108,18 @@ def _counter(version: bytes | None) -> int:
     if len(version) < _COUNTER.size or (len(version) - _COUNTER.size) % _ID:
         raise Corrupt(where="the version of a row of HBase", reason=f"it has {len(version)} bytes")
     return int(_COUNTER.unpack_from(version)[0])
+
+
+def follows(version: bytes | None, before: bytes | None) -> bool:
+    """Whether a version is that of the first change after another version."""
+    own = slice(_COUNTER.size + _ID, _COUNTER.size + 2 * _ID)  # the id of the change before
+    last = slice(_COUNTER.size, _COUNTER.size + _ID)
+    return (
+        version is not None
+        and before is not None
+        and _counter(version) == _counter(before) + 1
+        and version[own] == before[last]
+    )
 
 
 def _includes(version: bytes | None, change: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -51,8 +51,9 @@ class AuditReport:
     """The result of an audit at one epoch, or of the audit after a repair. `ok` means that no damage remains.
 
     `rows` is the number of view rows compared, `entries` the number of entries of internal states.
-    `repaired` lists the findings of the audit before the repair that are gone. `skipped` are views that have failed:
-    they show an earlier epoch, and are compared again when they have recovered.
+    `repaired` lists the findings of the audit before the repair that are gone. `behind` are views that have failed:
+    only their rows were compared, at the epoch that they show. `skipped` are those whose epoch has no log any more:
+    they are compared again when they have recovered.
     """
 
     epoch: int
@@ -64,6 +65,7 @@ class AuditReport:
     findings: tuple[Finding, ...] = ()
     repaired: tuple[Finding, ...] = field(default=())
     skipped: tuple[str, ...] = ()
+    behind: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
