@@ -31,7 +31,6 @@ def test_a_region_that_ships_nothing_is_reported_until_it_does(
 ) -> None:
     monkeypatch.setattr(rounds, "STALLED", 0.0)
     monkeypatch.setattr(rounds, "HEARTBEAT", 1.0)
-    monkeypatch.setattr(resolver, "BARRIER_PATIENCE", 2.0)
     with new_store(cluster) as store, foreign_table(client, splits=(ROWS[2],)) as name:
         attach(store, name)
         store.catch_up()
@@ -41,6 +40,7 @@ def test_a_region_that_ships_nothing_is_reported_until_it_does(
         assert {one.table for one in store.stalled()} == {name}
         client.put(name, ROWS[0], {"f:a": bytes(8)})
         before = store.stalled()
+        monkeypatch.setattr(resolver, "BARRIER_PATIENCE", 2.0)
         with pytest.raises(NotShipped, match=f"nothing came from region [0-9a-f]+ of table {name}"):
             store.catch_up()
         store.advance()

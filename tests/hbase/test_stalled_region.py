@@ -32,7 +32,6 @@ def test_replication_that_waits_for_ever_is_noticed_and_ended(
     The peer is disabled meanwhile, so that this is certain.
     """
     monkeypatch.setattr(rounds, "STALLED", 5.0)
-    monkeypatch.setattr(resolver, "BARRIER_PATIENCE", 10.0)
     added = cluster.add_server()
     try:
         with new_store(cluster) as store, foreign_table(client) as name:
@@ -48,8 +47,10 @@ def test_replication_that_waits_for_ever_is_noticed_and_ended(
             until(lambda: [r.server != address for r in client.regions(name)] == [True], "the region is not open")
             cluster.admin("peer", "enable", store.namespace)
             client.put(name, ROWS[1], {"f:a": bytes(8)})
-            with pytest.raises(NotShipped, match=region.encoded_name):
-                store.catch_up()
+            with monkeypatch.context() as patch:
+                patch.setattr(resolver, "BARRIER_PATIENCE", 20.0)
+                with pytest.raises(NotShipped, match=region.encoded_name):
+                    store.catch_up()
             assert [one.region for one in store.stalled()] == [region.encoded_name]
             [unfinished] = [r for r in cluster.admin("check", store.namespace)["unfinished"] if r["table"] == name]
             told(f"waits for ever: {unfinished}")
