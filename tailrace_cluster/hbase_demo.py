@@ -70,8 +70,8 @@ class Victim:
             seconds = time.monotonic() - self._killed_at
             self._killed_at = None
             self._show.say(
-                f"   [green]{seconds:.0f} s later the first epoch after that is committed.[/green] The other servers have"
-                " its regions and its log.\n   Epochs go on; no change is lost or applied twice."
+                f"   [green]{seconds:.0f} s later the first epoch after that is committed.[/green] The other servers"
+                " have its regions and its log.\n   Epochs go on; no change is lost or applied twice."
             )
 
     def restart(self) -> None:
