@@ -50,6 +50,7 @@
         └── EpochFailed           the Spark job of an epoch failed; nothing was committed
 
     EnvironmentFault              something outside Tailrace is missing or failed; also a TailraceError
+    ├── MissingPackage            a kind of store needs a package that is not installed
     ├── NoJava                    Spark cannot start without Java
     └── BadSetting                an option or a variable of the environment has a wrong value
 
@@ -84,6 +85,7 @@ __all__ = [
     "EpochsLocked",
     "Fenced",
     "InUse",
+    "MissingPackage",
     "NameTaken",
     "NeverTrue",
     "NewerFormat",
@@ -300,8 +302,7 @@ class StoreUnavailable(StoreError):
 class NotShipped(StoreError):
     template = (
         "HBase does not ship its log to {url}: nothing came from region {region} of table {table} in {seconds:.0f} s."
-        " Check the replication peer with `hbase io.tailrace.hbase.Admin check {namespace}` (Elasticity in"
-        " docs/hbase.md), then try again; nothing is lost"
+        " Run `tailrace hbase check {url}`, which says why (docs/hbase.md), then try again; nothing is lost"
     )
 
 
@@ -394,6 +395,10 @@ class EpochFailed(EpochError):
 
 class EnvironmentFault(TailraceError):
     pass
+
+
+class MissingPackage(EnvironmentFault):
+    template = "{url} needs the package {package}, which is not installed. Run `pip install 'tailrace[{extra}]'`"
 
 
 class NoJava(EnvironmentFault):

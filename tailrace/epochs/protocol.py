@@ -286,7 +286,8 @@ class Epochs:
             return intent
         error = EpochFailed(epoch=intent.epoch, reason=DEADLY.format(attempts=intent.attempts), cause=None)
         recorded = {n: self._failing.record(n, error, done, intent, maintained, failed) for n in guilty}
-        return self._failing.leave_out(intent, recorded, maintained, failed)
+        known = {n: structs.replace(view, diagnosed=True) for n, view in recorded.items()}  # a dry run may kill, too
+        return self._failing.leave_out(intent, known, maintained, failed)
 
     def _apply_to_build(self, epoch: EpochWork, build: PlannedBuild) -> None:
         """Applies the epoch to a build: the changes of the rows loaded so far, and the intent's chunk if it has one.

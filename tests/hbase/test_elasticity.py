@@ -50,14 +50,18 @@ class Elastic:
         assert self.runner.problem is None, self.runner.problem
         return self.db.status().epoch
 
+    def events(self) -> list[dict[str, Any]]:
+        assert self.runner.problem is None, self.runner.problem
+        return self.db.status().administrative
+
     @contextmanager
     def seen(self, *kinds: str) -> Iterator[None]:
         """What happens in the block must show as administrative events of these kinds."""
-        before = max((event["number"] for event in self.db.status().administrative), default=0)
+        before = max((event["number"] for event in self.events()), default=0)
         yield
         end = time.monotonic() + 600
-        while missing := set(kinds) - {e["kind"] for e in self.db.status().administrative if e["number"] > before}:
-            assert time.monotonic() < end, (missing, self.db.status().administrative)
+        while missing := set(kinds) - {e["kind"] for e in self.events() if e["number"] > before}:
+            assert time.monotonic() < end, (missing, self.events())
             time.sleep(0.5)
         self.await_progress()
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tailrace.store.administration import AdministrativeEvent
-from tailrace.store.hbase.admin import PlacedRegion
-from tailrace.store.hbase.placement import Placement, changes
+from tailrace.store.hbase.placement import PlacedRegion, Placement, changes
 
 S1, S2 = "a,1,7", "b,1,8"
 

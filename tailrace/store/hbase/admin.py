@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from tailrace.errors import RequestRefused
 from tailrace.store.hbase.client import Client
 from tailrace.store.hbase.connections import idl
 
 ALL_VERSIONS = FOREVER = 2**31 - 1
-_REPLACED = (b"SPLIT", b"MERGED")  # states of regions whose rows are in other regions now
 UNSPLIT = {b"SPLIT_POLICY": b"org.apache.hadoop.hbase.regionserver.DisabledRegionSplitPolicy"}
 """The attribute of a table whose regions are never split."""
 
@@ -35,9 +31,10 @@ class Family:
 
 @dataclass(frozen=True)
 class Region:
-    """A region of a table: the rows with start <= row < end (empty: no bound), and the server that has it.
+    """A region of a table: the rows with start <= row < end (empty: no bound), and the server that has or had it.
 
-    `name` is the encoded name, `id` the time of its creation.
+    `name` is the encoded name, `id` the time of its creation. A region that moves is not open. A new one may have had
+    no server yet ("").
     """
 
     start: bytes
@@ -45,20 +42,7 @@ class Region:
     name: str
     id: int
     server: str
-
-
-class PlacedRegion(msgspec.Struct, frozen=True):
-    """A region as `hbase:meta` has it: its rows (first row and end in hexadecimal; no end: to the last), its server."""
-
-    table: str
-    name: str
-    start: str
-    end: str
-    server: str
-
-    def overlaps(self, other: PlacedRegion) -> bool:
-        """Whether two regions of a table have rows in common."""
-        return (not other.end or self.start < other.end) and (not self.end or other.start < self.end)
+    is_open: bool
 
 
 class Admin:
@@ -111,7 +95,7 @@ class Admin:
     def drop_table(self, name: str) -> None:
         """Drops a table, if it exists."""
         if self.table_exists(name):
-            if self._connections.call("isTableEnabled", self._name(name)):
+            if self.is_enabled(name):
                 self._connections.call("disableTable", self._name(name))
             self._connections.call("deleteTable", self._name(name))
 
@@ -132,45 +116,40 @@ class Admin:
         return columns
 
     def regions(self, name: str) -> list[Region]:
-        """The regions of a table, in the order of their rows."""
-        located = self._connections.call("getAllRegionLocations", name.encode())
-        numbers = self._region_ids(name)
-        regions = [_region(one, numbers.get(one.regionInfo.startKey or b"", 0)) for one in located]
-        return sorted(regions, key=lambda region: region.start)
+        """The regions of a table, in the order of their rows, from `hbase:meta`.
 
-    def placement(self, name: str, known: Mapping[str, PlacedRegion]) -> list[PlacedRegion]:
-        """The regions of a table and their servers. A region that is in transition stays where it was `known` to be."""
-        prefix, found = f"{name},".encode(), list[tuple[bytes, str, str]]()
+        (The call `getAllRegionLocations` fails while a region has no server, as in the middle of a split.)
+
+        Rows of `hbase:meta` are `table,first row,id.encoded name.`. A region that was split still has one,
+        which names its daughters. Bounds of such a scan need the second comma, by which HBase orders.
+        """
+        prefix, found = f"{name},".encode(), list[tuple[bytes, int, str, str, bool]]()
         for page in self._meta.scan(prefix + b",", prefix[:-1] + b"-,"):
             for row, cells in page:
-                start, _, rest = row.removeprefix(prefix).rpartition(b",")
-                encoded = rest.strip(b".").rpartition(b".")[2].decode()
-                state = cells.get(b"state", (b"", 0))[0]
-                if state == b"OPEN" and b"server" in cells and b"serverstartcode" in cells:
-                    code = int.from_bytes(cells[b"serverstartcode"][0], "big")
-                    server = f"{cells[b'server'][0].decode().replace(':', ',')},{code}"
-                    found.append((start, encoded, server))
-                elif state not in _REPLACED and encoded in known:
-                    found.append((start, encoded, known[encoded].server))
+                values = {column: value for column, (value, _) in cells.items()}
+                if b"splitA" not in values:
+                    start, _, rest = row.removeprefix(prefix).rpartition(b",")
+                    number, _, encoded = rest.rstrip(b".").partition(b".")
+                    found.append(
+                        (start, int(number), encoded.decode(), _server(values), values.get(b"state") == b"OPEN")
+                    )
         found.sort()
-        ends = [start for start, _, _ in found[1:]] + [b""]
+        ends = [start for start, *_ in found[1:]] + [b""]
         return [
-            PlacedRegion(name, encoded, start.hex(), end.hex(), server)
-            for (start, encoded, server), end in zip(found, ends, strict=True)
+            Region(start, end, encoded, number, server, is_open)
+            for (start, number, encoded, server, is_open), end in zip(found, ends, strict=True)
         ]
 
-    def _region_ids(self, name: str) -> dict[bytes, int]:
-        """The id of each region, by its first row. The answer to `getAllRegionLocations` leaves it out.
+    def servers(self) -> list[str]:
+        """The names of the region servers that have regions: host, port and time of the start."""
+        found = set()
+        for page in self._meta.scan(b"", None, qualifiers=[b"server", b"serverstartcode"]):
+            for _, cells in page:
+                found.add(_server({column: value for column, (value, _) in cells.items()}))
+        return sorted(found - {""})
 
-        Rows of `hbase:meta` are `table,first row,id.encoded name.`; a region that was split still has one. The newest
-        region with a first row is the live one. Bounds of such a scan need the second comma, by which HBase orders.
-        """
-        prefix, ids = f"{name},".encode(), dict[bytes, int]()
-        for page in self._meta.scan(prefix + b",", prefix[:-1] + b"-,"):
-            for row, _ in page:
-                start, _, rest = row.removeprefix(prefix).rpartition(b",")
-                ids[start] = max(ids.get(start, 0), int(rest.partition(b".")[0].partition(b"_")[0]))
-        return ids
+    def is_enabled(self, name: str) -> bool:
+        return bool(self._connections.call("isTableEnabled", self._name(name)))
 
     def _create(self, request: str, *arguments: Any) -> None:
         """Makes something. Another process, or an earlier call whose answer was lost, may have made it meanwhile."""
@@ -196,8 +175,9 @@ def _full_name(name: Any) -> str:
     return name.qualifier.decode() if name.ns == b"default" else f"{name.ns.decode()}:{name.qualifier.decode()}"
 
 
-def _region(location: Any, number: int) -> Region:
-    info, server = location.regionInfo, location.serverName
-    start, end = info.startKey or b"", info.endKey or b""
-    name = hashlib.md5(b"%b,%b,%d" % (info.tableName, start, number), usedforsecurity=False).hexdigest()
-    return Region(start, end, name, number, f"{server.hostName},{server.port},{server.startCode}")
+def _server(columns: Mapping[bytes, bytes]) -> str:
+    """`host,port,start code` of the server of a row of `hbase:meta`."""
+    address, code = columns.get(b"server"), columns.get(b"serverstartcode")
+    if address is None or code is None:
+        return ""
+    return f"{address.decode().replace(':', ',')},{int.from_bytes(code, 'big')}"

@@ -24,6 +24,7 @@ from tailrace.codec.arrays import Vector
 from tailrace.errors import Corrupt
 from tailrace.store.hbase.cell_merging import ABSENT, Column, Stamps
 from tailrace.store.hbase.client import Deletion, HbaseTable
+from tailrace.store.hbase.mapping import KEY
 
 IMAGE, BAD = b"v", b"b"
 BAD_KEY = b"\xff"  # the beginning of the key of a row whose row key is no primary key
@@ -197,7 +198,11 @@ def _image(cells: Mapping[bytes, tuple[bytes, int]]) -> Image:
 
 
 def _bad(cell: bytes) -> Mapping[str, str]:
-    return msgspec.json.decode(cell, type=dict[str, str]) if cell else NOTHING
+    """The bad columns. A note that cannot be read counts as one about the whole row: an audit finds it."""
+    try:
+        return msgspec.json.decode(cell, type=dict[str, str]) if cell else NOTHING
+    except msgspec.MsgspecError as error:
+        return {KEY: f"the note about it is damaged ({error})"}
 
 
 def last_deletion(stamps: bytes) -> int:

@@ -9,11 +9,25 @@ from typing import Any
 from tailrace import events
 from tailrace.store.administration import AdministrativeEvent
 from tailrace.store.documents import Count, Document, Kind
-from tailrace.store.hbase.admin import Admin, PlacedRegion
+from tailrace.store.hbase.admin import Admin
 from tailrace.store.hbase.meta import Documents
 
 GLANCE = 5.0  # seconds between two looks
 KEPT = 64  # events
+
+
+class PlacedRegion(Document, frozen=True):
+    """A region: its rows (first row and end in hexadecimal; no end: to the last), and its server."""
+
+    table: str
+    name: str
+    start: str
+    end: str
+    server: str
+
+    def overlaps(self, other: PlacedRegion) -> bool:
+        """Whether two regions of a table have rows in common."""
+        return (not other.end or self.start < other.end) and (not self.end or other.start < self.end)
 
 
 class Placement(Document, frozen=True):
@@ -45,7 +59,7 @@ class Observer:
         before = self._documents.document(PLACEMENT)
         known = {} if before is None else before.regions
         names = tuple(sorted(set(tables)))
-        regions = {region.name: region for table in names for region in self._admin.placement(table, known)}
+        regions = {region.name: region for table in names for region in self._placed(table, known)}
         if before is not None and (before.tables, before.regions) == (names, regions):
             return
         happened, count = list[AdministrativeEvent](), 0
@@ -62,6 +76,13 @@ class Observer:
         )
         for event in happened:
             events.administrative(self._url, event)
+
+    def _placed(self, table: str, known: Mapping[str, PlacedRegion]) -> Iterator[PlacedRegion]:
+        """The regions of a table. A region that is not open stays where it was; a new one does not count yet."""
+        for region in self._admin.regions(table):
+            if region.is_open or region.name in known:
+                server = region.server if region.is_open else known[region.name].server
+                yield PlacedRegion(table, region.name, region.start.hex(), region.end.hex(), server)
 
 
 Fields = dict[str, Any]

@@ -90,7 +90,7 @@ class ResolvedLog:
                 _, offset = decode_log_key(row)
                 if offset != expected:
                     raise OffsetGap(node=node, expected=expected, found=offset)
-                entry = log_entries.decode(node, offset, _whole(ENTRY, cells), checked=checked)
+                entry = log_entries.decode(node, offset, whole(ENTRY, cells), checked=checked)
                 yield ReadEntry(entry, _notes(cells, node, offset))
                 expected = offset + entry.operations
         if expected != end:
@@ -108,8 +108,20 @@ class ResolvedLog:
         for page in self._table.scan(_KEY.pack(NOTES_NODE, 0), _KEY.pack(NOTES_NODE, transaction + 1), size=16):
             for row, cells in page:
                 if IMAGES in cells:
-                    content = zlib.decompress(_whole(IMAGES, cells))
+                    content = zlib.decompress(whole(IMAGES, cells))
                     yield _KEY.unpack(row)[1], msgspec.msgpack.decode(content, type=WrittenImages)
+
+    def stored_entries(self, node: int, end: int) -> Iterator[tuple[int, Cells]]:
+        """The cells of all entries of a node's log up to an offset, undecoded."""
+        for page in self._table.scan(log_key(node, 0), log_key(node, end), size=16):
+            for row, cells in page:
+                yield decode_log_key(row)[1], cells
+
+    def stored_notes(self, upto: int) -> Iterator[tuple[int, Cells]]:
+        """The cells of the notes of transactions up to this one, undecoded."""
+        for page in self._table.scan(_KEY.pack(NOTES_NODE, 0), _KEY.pack(NOTES_NODE, upto + 1), size=100):
+            for row, cells in page:
+                yield int(_KEY.unpack(row)[1]), cells
 
     def trim(self, node: int, end: int) -> None:
         """Deletes the entries of a node's log before an offset."""
@@ -131,7 +143,7 @@ def _pieces(name: bytes, value: bytes) -> dict[bytes, bytes]:
     return {name + (str(i).encode() if i else b""): piece for i, piece in enumerate(pieces)}
 
 
-def _whole(name: bytes, cells: Cells) -> bytes:
+def whole(name: bytes, cells: Cells) -> bytes:
     """The inverse of `_pieces`."""
     pieces = [cells[name][0]] if name in cells else []
     while (further := name + str(len(pieces)).encode()) in cells:
