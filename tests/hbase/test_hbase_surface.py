@@ -93,7 +93,7 @@ def test_every_verb(cluster: LocalCluster, spark: SparkSession, tmp_path: Path) 
         assert [row["id"] for row in shop.rows("orders")] == [1, 3, 4]
         assert shop.json("get", "orders", 3)["note"] == "third"
         shop("refresh")
-        assert shop.rows("spend") == [{"cust": 7, "total": 7.0, "n": 2}, {"cust": 8, "total": 1.25, "n": 1}]
+        assert shop.rows("spend") == [{"cust": 7, "total": "7.00", "n": 2}, {"cust": 8, "total": "1.25", "n": 1}]
         [total] = shop.json("sql", "SELECT SUM(n) AS n FROM spend")
         assert total == {"n": 3}
         assert shop.json("verify", "spend")
