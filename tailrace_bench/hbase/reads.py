@@ -26,7 +26,7 @@ CALLS = 20  # per second
 READS = 300
 PATIENCE = 300.0  # seconds until a written row must be visible
 WHY_FRESHNESS = (
-    "a row waits for HBase's replication, for the end of the epoch that runs, then for the resolver and for an epoch of "
+    "a row waits for HBase's replication, for the end of the epoch that runs, then for the resolver and an epoch of "
     "its own, which runs a Spark job and makes about 60 calls of HBase, most of them one after another"
 )
 WHY_READS = (

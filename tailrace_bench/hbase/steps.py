@@ -94,8 +94,8 @@ WHY_SUM = (
 )
 
 WHY_SELECTION = (
-    "an epoch also waits for a round of barriers, runs a Spark job, reads the log, and stages all writes durably before "
-    "it decides on them"
+    "an epoch also waits for a round of barriers, runs a Spark job, reads the log, and stages all writes durably "
+    "before it decides on them"
 )
 
 
