@@ -62,7 +62,13 @@ def hbase_writes(size: Size) -> Result:
             make_line(WITHOUT, Whose.LIMIT, points[WITHOUT], "the peer is removed: nothing is shipped"),
         ),
         targets=(
-            Target(f"HBase: base writes at {RATE:,} rows/s with the endpoint: slowdown", 0.1, slower, at_least=False),
+            Target(
+                f"HBase: base writes at {RATE:,} rows/s with the endpoint: slowdown",
+                0.1,
+                slower,
+                at_least=False,
+                why="the endpoint writes every cell once more, on the same two cores",
+            ),
         ),
         notes=(
             f"At full speed the writer is {full:.0%} slower with the endpoint, which writes every cell once more, on "

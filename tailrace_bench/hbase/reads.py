@@ -25,6 +25,13 @@ RATES = (500, 2_000)
 CALLS = 20  # per second
 READS = 300
 PATIENCE = 300.0  # seconds until a written row must be visible
+WHY_FRESHNESS = (
+    "a row waits for HBase's replication, for the end of the epoch that runs, then for the resolver and an epoch of "
+    "its own, which runs a Spark job and makes about 60 calls of HBase, most of them one after another"
+)
+WHY_READS = (
+    "a read is three calls one after another: the committed epoch, the row with the marks, the catalog's version"
+)
 WARMUP_SHARE = 0.25  # of the latencies of a run, not counted
 
 
@@ -57,6 +64,7 @@ def hbase_freshness(size: Size) -> Result:
                 0.5,
                 max(dict(p50s)[RATES[-1]]),
                 at_least=False,
+                why=WHY_FRESHNESS,
             ),
         ),
         notes=(
@@ -102,8 +110,8 @@ def hbase_reads(size: Size) -> Result:
             make_line("HBase, scan by a client", Whose.PEER, [("p50", scans)], "reads all rows, computes nothing"),
         ),
         targets=(
-            Target("HBase: point read of a view, p50, seconds", 0.003, p50, at_least=False),
-            Target("HBase: point read of a view, p99, seconds", 0.01, p99, at_least=False),
+            Target("HBase: point read of a view, p50, seconds", 0.003, p50, at_least=False, why=WHY_READS),
+            Target("HBase: point read of a view, p99, seconds", 0.01, p99, at_least=False, why=WHY_READS),
         ),
         log_y=True,
     )

@@ -65,7 +65,9 @@ def hbase_steps(size: Size) -> Result:
         targets=(
             Target("HBase: rows read from the log per second, one process", 150_000, 2 * read),
             Target(f"HBase: {SUM_EPOCH}: share of log read and groups put", 0.5, rates[SUM_EPOCH].share, why=WHY_SUM),
-            Target(f"HBase: {SELECTION_EPOCH}: share of putMultiple", 0.5, rates[SELECTION_EPOCH].share),
+            Target(
+                f"HBase: {SELECTION_EPOCH}: share of putMultiple", 0.5, rates[SELECTION_EPOCH].share, why=WHY_SELECTION
+            ),
         ),
         notes=(
             "Shares of the limits, median of the ratios of each run: "
@@ -89,6 +91,11 @@ NOTE = (
 WHY_SUM = (
     "a group is two rows of HBase, its accumulator and its row in the view, and the accumulators are read first: the "
     "limit puts one row per group and reads none"
+)
+
+WHY_SELECTION = (
+    "an epoch also waits for a round of barriers, runs a Spark job, reads the log, and stages all writes durably "
+    "before it decides on them"
 )
 
 
