@@ -32,6 +32,7 @@
     │   ├── StoreUnavailable      HBase did not answer in time
     │   ├── NotShipped            HBase does not ship its log to the store
     │   ├── RequestRefused        HBase refused a request
+    │   ├── EntryTooLarge         an entry of a view does not fit into a cell of HBase
     │   ├── Corrupt               a checksum does not match, or stored data is invalid
     │   ├── Conflict              a document is not what its writer had read
     │   ├── OffsetGap             log entries are missing
@@ -50,6 +51,7 @@
         └── EpochFailed           the Spark job of an epoch failed; nothing was committed
 
     EnvironmentFault              something outside Tailrace is missing or failed; also a TailraceError
+    ├── MissingPackage            a kind of store needs a package that is not installed
     ├── NoJava                    Spark cannot start without Java
     └── BadSetting                an option or a variable of the environment has a wrong value
 
@@ -78,12 +80,14 @@ __all__ = [
     "Corrupt",
     "DataError",
     "Ended",
+    "EntryTooLarge",
     "EnvironmentFault",
     "EpochError",
     "EpochFailed",
     "EpochsLocked",
     "Fenced",
     "InUse",
+    "MissingPackage",
     "NameTaken",
     "NeverTrue",
     "NewerFormat",
@@ -300,13 +304,19 @@ class StoreUnavailable(StoreError):
 class NotShipped(StoreError):
     template = (
         "HBase does not ship its log to {url}: nothing came from region {region} of table {table} in {seconds:.0f} s."
-        " Check the replication peer with `hbase io.tailrace.hbase.Admin check {namespace}` (Elasticity in"
-        " docs/hbase.md), then try again; nothing is lost"
+        " Run `tailrace hbase check {url}`, which says why (docs/hbase.md), then try again; nothing is lost"
     )
 
 
 class RequestRefused(StoreError):
     template = "{url} refused the request {request}: {reason}"
+
+
+class EntryTooLarge(StoreError):
+    template = (
+        "an entry of {size:,} bytes cannot be stored: HBase takes up to {limit:,} (the key of the entry is 0x{key})."
+        " Shorten the row, or leave its large columns out of the view"
+    )
 
 
 class Corrupt(StoreError):
@@ -394,6 +404,10 @@ class EpochFailed(EpochError):
 
 class EnvironmentFault(TailraceError):
     pass
+
+
+class MissingPackage(EnvironmentFault):
+    template = "{url} needs the package {package}, which is not installed. Run `pip install 'tailrace[{extra}]'`"
 
 
 class NoJava(EnvironmentFault):

@@ -82,8 +82,8 @@ def print_fitting_table(
 ) -> None:
     """Prints a table that fits the terminal and breaks no name.
 
-    Cells of the columns `lists` may be wrapped between their items. If that is not enough, `optional` columns are left
-    out, the first one first, and a line below the table names them.
+    Cells of the columns `lists` may be wrapped between their items. If that is not enough, some of the `optional`
+    columns are left out, the first ones rather than the last ones, and a line below the table names them.
     """
     out = console()
     kept, widths = _fit(names, rows, out.width, lists, optional)
@@ -107,13 +107,14 @@ def _fit(
         max(cell_len(word) for cell in cells[i] for word in cell.split()) if name in lists else widest[i]
         for i, name in enumerate(names)
     ]
-    for left_out in range(len(optional) + 1):
-        kept = [i for i, name in enumerate(names) if name not in optional[:left_out]]
-        spare = width - sum(least[i] + 3 for i in kept) - 1  # 3: a border and padding
-        if spare >= 0:
-            break
-    else:
+    kept = [i for i, name in enumerate(names) if name not in optional]
+    spare = width - sum(least[i] + 3 for i in kept) - 1  # 3: a border and padding
+    if spare < 0:
         return kept, [None] * len(kept)
+    for i in (names.index(name) for name in reversed(optional)):
+        if least[i] + 3 <= spare:
+            kept = sorted([*kept, i])
+            spare -= least[i] + 3
     widths = []
     for i in kept:
         more = min(widest[i] - least[i], spare)

@@ -8,19 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import tailrace
 from tailrace import terminal
 from tailrace.demo.show import Show
-from tailrace.store.hbase.admin import Admin
-from tailrace.store.hbase.client import Client
 from tailrace_cluster.hbase_demo import NAMESPACE
 from tailrace_cluster.local_spark import LocalSpark
 from tailrace_hbase import artifacts
 from tailrace_hbase.local_cluster import LocalCluster
-from tailrace_hbase.settings import HOST
+from tailrace_hbase.scratch import drop_store
 
 INTRODUCTION = """[bold]Tailrace[/bold] keeps SQL views fresh over tables in HBase, on a Spark cluster.
 Everything runs on this machine, in processes of its own, and a server is killed on the way."""
@@ -29,7 +27,7 @@ Everything runs on this machine, in processes of its own, and a server is killed
 def run(hbase: LocalCluster, spark: LocalSpark, options: argparse.Namespace) -> int:
     """Runs the demo. Returns its exit code."""
     artifacts.java()  # first, so that a missing Java is said before anything is started
-    signal.signal(signal.SIGTERM, _interrupt)
+    _on_signals(_interrupt)
     show = Show(terminal.console())
     show.say(INTRODUCTION)
     with _started(show, hbase, spark), _store(hbase):
@@ -43,7 +41,13 @@ def run(hbase: LocalCluster, spark: LocalSpark, options: argparse.Namespace) -> 
                 raise
 
 
+def _on_signals(handler: Any) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
+
+
 def _interrupt(*_: Any) -> None:
+    _on_signals(signal.SIG_IGN)  # once is enough: what follows ends the clusters
     raise KeyboardInterrupt
 
 
@@ -75,19 +79,10 @@ def _started(show: Show, hbase: LocalCluster, spark: LocalSpark) -> Iterator[Non
 @contextmanager
 def _store(hbase: LocalCluster) -> Iterator[None]:
     """A new store. What a demo that was killed has left is dropped first."""
-    _drop_store(hbase)
+    drop_store(hbase, NAMESPACE)
     tailrace.open(hbase.url(NAMESPACE), create=True).close()
     hbase.admin("peer", "add", NAMESPACE)
     try:
         yield
     finally:
-        _drop_store(hbase)
-
-
-def _drop_store(hbase: LocalCluster) -> None:
-    with closing(Client(HOST, hbase.port)) as client:
-        admin = Admin(client)
-        if admin.namespace_exists(NAMESPACE):
-            hbase.admin("peer", "remove", NAMESPACE)
-            for namespace in (NAMESPACE, f"{NAMESPACE}_data"):
-                admin.drop_namespace(namespace)
+        drop_store(hbase, NAMESPACE)

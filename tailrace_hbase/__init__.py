@@ -8,6 +8,6 @@ the wheel.
 - `artifacts`: the classpath, from Maven
 - `settings`: ports and the configuration files of HBase and ZooKeeper
 - `servers`, `java_process`: the Java processes, by pid files
-- `administration`: the Java program `io.tailrace.hbase.Admin`, for what Thrift2 has no call
+- `administration`: its command `bin/hbase`, so that its directory serves as `--hbase-home`
 - `probing`: whether the cluster answers
 """

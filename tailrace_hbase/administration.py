@@ -1,24 +1,26 @@
-"""The Java program `io.tailrace.hbase.Admin`: the replication peer, and the placement of regions."""
+"""The command `bin/hbase` of a local cluster: it runs a Java class with the classpath and settings of the cluster."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-from typing import Any
+import shlex
+from pathlib import Path
 
 from tailrace_hbase.artifacts import java
 from tailrace_hbase.java_process import OPENED
-from tailrace_hbase.problems import ClusterProblem
+
+_OPTIONS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", *OPENED)
 
 
-def run_admin(classpath: list[str], arguments: tuple[str, ...], seconds: float = 180) -> Any:
-    """Runs one command of the program. Returns its answer."""
-    command = [java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", *OPENED]
-    command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", os.pathsep.join(classpath)]
-    command += ["io.tailrace.hbase.Admin", *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-    answer = json.loads(ran.stdout) if ran.stdout else {"error": ran.stderr}
-    if ran.returncode != 0:
-        raise ClusterProblem(f"Admin {' '.join(arguments)} failed: {answer['error']}")
-    return answer
+def write_command(directory: Path, classpath: list[str]) -> None:
+    """Writes the command. As that of HBase, it takes more of the classpath from HBASE_CLASSPATH."""
+    run = [java(), *_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    jars = shlex.quote(os.pathsep.join(classpath))
+    text = f'#!/bin/sh\nexec {shlex.join(run)} -cp "$HBASE_CLASSPATH":{jars} "$@"\n'
+    command = directory / "bin" / "hbase"
+    if not command.exists() or command.read_text() != text:
+        command.parent.mkdir(exist_ok=True)
+        fresh = command.with_suffix(f".{os.getpid()}")
+        fresh.write_text(text)
+        fresh.chmod(0o755)
+        fresh.replace(command)

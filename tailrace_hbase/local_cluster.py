@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
+from tailrace.errors import StoreError
+from tailrace.store.hbase.java_admin import run_admin
 from tailrace_hbase import artifacts, settings
-from tailrace_hbase.administration import run_admin
+from tailrace_hbase.administration import write_command
 from tailrace_hbase.probing import answers
 from tailrace_hbase.problems import ClusterProblem
 from tailrace_hbase.servers import MASTER, THRIFT, ZOOKEEPER, Server, is_region_server
@@ -112,7 +113,11 @@ class LocalCluster:
 
     def admin(self, *arguments: str) -> Any:
         """Runs a command of `io.tailrace.hbase.Admin`, such as `admin("peer", "add", "shop")`. Returns its answer."""
-        return run_admin(self.classpath(), arguments)
+        write_command(self.directory, self.classpath())
+        try:
+            return run_admin(self.directory / "bin" / "hbase", *arguments)
+        except StoreError as problem:
+            raise ClusterProblem(str(problem)) from None
 
     def address(self, role: str) -> str:
         """The address of a region server, as `admin` names it."""
@@ -149,7 +154,7 @@ class LocalCluster:
         """Lets master and region servers end by themselves. Whoever has not ended in time is killed by the caller."""
         try:
             self.admin("shutdown")
-        except (ClusterProblem, subprocess.TimeoutExpired):
+        except ClusterProblem:
             return
         end = time.monotonic() + STOP_SECONDS
         while set(roles) & set(self.running()) and time.monotonic() < end:
@@ -158,6 +163,7 @@ class LocalCluster:
     def _launch(self, role: str) -> None:
         ports = settings.ports(self.directory, ())
         settings.write_settings(self.directory, ports[ZOOKEEPER])
+        write_command(self.directory, self.classpath())
         region_servers = len([r for r in self.running() if is_region_server(r)])
         self.server(role).start(artifacts.java(), self.classpath(), ports[role], max(region_servers, 1))
         if role == ZOOKEEPER:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -23,11 +23,17 @@ def scratch_namespace(cluster: LocalCluster) -> Iterator[str]:
     try:
         yield name
     finally:
-        cluster.admin("peer", "remove", name)
-        client = Client(HOST, cluster.port)
-        for namespace in (name, f"{name}_data"):
-            Admin(client).drop_namespace(namespace)
-        client.close()
+        drop_store(cluster, name)
+
+
+def drop_store(cluster: LocalCluster, name: str) -> None:
+    """Removes a namespace with its replication peer and the tables of its store, if there is one."""
+    with closing(Client(HOST, cluster.port)) as client:
+        admin = Admin(client)
+        if admin.namespace_exists(name):
+            cluster.admin("peer", "remove", name)
+            for namespace in (name, f"{name}_data"):
+                admin.drop_namespace(namespace)
 
 
 @contextmanager

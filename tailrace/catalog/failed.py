@@ -159,10 +159,10 @@ def pause_after(tries: int) -> float:
     return min(FIRST_PAUSE * 2.0 ** min(tries, 20), LONGEST_PAUSE)
 
 
-def digest_row(store: Store, table: TableDef | None, key: str, cut: Cut | None = None) -> str:
-    """A digest of the row under an encoded key (in hex), now or at a cut; empty if there is no row."""
+def digest_row(store: Store, table: TableDef | None, key: str, cut: Cut) -> str:
+    """A digest of the row under an encoded key (in hex) at a cut; empty if there is no row."""
     encoded = bytes.fromhex(key)
-    rows = {} if table is None else store.get(table, [encoded], None if cut is None else Past(cut))
+    rows = {} if table is None else store.get(table, [encoded], Past(cut))
     return hashlib.blake2b(rows[encoded], digest_size=16).hexdigest() if encoded in rows else ""
 
 
@@ -172,8 +172,8 @@ def within_limit(failed: FailedView, end: Cut) -> FailedView:
     return structs.replace(failed, held=False) if is_too_far and failed.held else failed
 
 
-def is_due(failed: FailedView, tables: Mapping[int, TableDef], store: Store, newest: Cut, *, eager: bool) -> bool:
-    """Whether to try a view again now. `tables` are those that it reads.
+def is_due(failed: FailedView, tables: Mapping[int, TableDef], store: Store, end: Cut, *, eager: bool) -> bool:
+    """Whether to try a view again now, up to cut `end`. `tables` are those that it reads.
 
     If the row on which it fails is known, and is as it was, the view would fail on it again; if it has changed, the
     view is tried at once. Other failures can go away only if a table of the view has changed since the last attempt. A
@@ -184,15 +184,15 @@ def is_due(failed: FailedView, tables: Mapping[int, TableDef], store: Store, new
     if failed.next_try == 0.0:
         return True
     if failed.row:
-        return digest_row(store, tables.get(failed.table), failed.row) != failed.seen
+        return digest_row(store, tables.get(failed.table), failed.row, end) != failed.seen
     if not eager and time.time() < failed.next_try:
         return False
     if not (failed.key or failed.because) and time.time() >= failed.next_try:
         return True
     tried = failed.tried or failed.cut
-    if not tried.is_before(newest):
+    if not tried.is_before(end):
         return False
-    return not failed.held or not tables.keys().isdisjoint(store.touched(tried, newest, checked=False))
+    return not failed.held or not tables.keys().isdisjoint(store.touched(tried, end, checked=False))
 
 
 def ask_to_resume(store: Store, names: Mapping[str, FailedView]) -> None:

@@ -13,6 +13,7 @@ from tailrace.cli import (
     backup_verbs,
     demo_verbs,
     doctor_verb,
+    hbase_verbs,
     history_verbs,
     load_verb,
     row_verbs,
@@ -80,6 +81,7 @@ for _panel, _verbs in _PANELS.items():
             no_args_is_help=_verb not in _WITHOUT_ARGUMENTS,
         )
         _command(uses_spark(_verb) if _verb in _WITH_SPARK else _verb)
+app.add_typer(hbase_verbs.hbase, rich_help_panel="Store")
 
 
 def _print_version(requested: bool) -> None:

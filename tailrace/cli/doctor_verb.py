@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from tailrace import terminal
 from tailrace.cli.verb import Json
+
+if TYPE_CHECKING:
+    from tailrace.doctor.finding import Finding
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -24,18 +27,22 @@ def doctor(
     """Check whether Tailrace can work here: Python, Java, memory, limits, and (with STORE) a store.
 
     Every line is ok, warn or fail, with what to do. Does not start Spark.
+    For a store on HBase, it includes `tailrace hbase check`.
     Exits with 1 if a check fails.
 
     Example:
       tailrace doctor
       tailrace doctor shop
-      tailrace doctor shop --json
-      tailrace doctor hbase://127.0.0.1:9090/shop
+      tailrace doctor hbase://gateway:9090/shop --json
     """
     from tailrace.doctor.machine import check_machine
     from tailrace.doctor.storage import check_storage
 
-    findings = [*check_machine(), *(check_storage(directory) if directory is not None else ())]
+    report([*check_machine(), *(check_storage(directory) if directory is not None else ())], as_json)
+
+
+def report(findings: list[Finding], as_json: bool) -> None:
+    """Prints findings. Ends the verb with 1 if one of them is a fail."""
     if as_json:
         terminal.print_json([asdict(finding) for finding in findings])
     else:

@@ -20,7 +20,7 @@ from tailrace.catalog.pinned import readable
 from tailrace.database.progress import OnStep, Step
 from tailrace.epochs.expected import ExpectedStates
 from tailrace.epochs.maintained import Maintained, maintained, sinks
-from tailrace.errors import EpochFailed
+from tailrace.errors import EpochFailed, StoreError
 from tailrace.plan.binding import BoundQuery
 from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.spark.failures import FAILURES, reason
@@ -128,7 +128,7 @@ class Auditor:
         try:
             with self._store.repairs().scratch() as scratch:
                 compared = _StateAudit(self._store, session(self._spark()), subject, pin).compare(scratch)
-        except (EpochFailed, *FAILURES) as error:
+        except (EpochFailed, StoreError, *FAILURES) as error:
             names = [v.name for v in subject.views]
             message = error.reason if isinstance(error, EpochFailed) else reason(error)
             return 0, [_unaudited(f"states of {', '.join(names)}", names, message)]

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,7 @@ from tailrace.database.view import View
 from tailrace.database.waiting import PATIENCE, AtLeast, LatestEpoch
 from tailrace.epochs import records
 from tailrace.epochs.model import LARGEST, Epoch
-from tailrace.errors import BuildFailed, Closed, EpochFailed, StoreError, ViewFailed
+from tailrace.errors import BuildFailed, Closed, EpochFailed, EpochsLocked, StoreError, ViewFailed
 from tailrace.spark.spark_options import SparkOptions
 from tailrace.store.base import Capability, Store
 from tailrace.store.commits import read_committed
@@ -347,6 +347,9 @@ class Database:
                     self._builder.step(builds[0], building or ignore_step)
                 elif not has_more:
                     self._pause(min(interval, self._epochs.seconds_until(epoch.next_due)))
+            self._epochs.trials.close()
+            with suppress(EpochsLocked), self._lock.held():
+                self._epochs.trials.end_abandoned()
         reason = stopped.by.name if stopped.by else "requested" if self._stop_requested else "done"
         events.stopped(self.path, reason, read_committed(self._store).epoch)
         return stopped.by

@@ -243,8 +243,10 @@ class StatementRunner:
             view = self._definer.define(self._names_with(self._catalog.views), statement)
             failed = self._catalog.failed
             root = next((failed[name].because or name for name in view.uses if name in failed), "")
-            why = failed[root] if root else unbuilt(self._store, error.reason)
-            self._catalog.publish_failed(view, structs.replace(why, because=root, built=False, held=False))
+            why = unbuilt(self._store, error.reason)
+            if root:  # the reason is searched for once, for the view that it reads
+                why = structs.replace(failed[root], because=root, built=False, held=False, diagnosed=True)
+            self._catalog.publish_failed(view, why)
 
     def _create_together(self, statements: Sequence[Statement]) -> int:
         """Create as many leading views as possible in one job. Returns how many were created: 0, or at least 2.
@@ -262,7 +264,7 @@ class StatementRunner:
             try:
                 views[name] = self._definer.define(names, statement)
                 self._refuse_over_failed([views[name]])
-            except (SqlError, RecursionError):
+            except (SqlError, ViewFailed, RecursionError):
                 break
         definitions = list(views.values())
         if len(definitions) < 2 or not self._builder.is_small(definitions):

@@ -5,6 +5,7 @@
                              the differences, with undo records, as any epoch does
     log damaged              the same, for all views and at the newest cut: the damaged range is skipped, because
                              the tables contain everything that it logged
+    copies of rows damaged   the same, at a cut from which on the copies are right (stores on HBase)
 
 Epochs may have run since the audit, so correct content is computed at the cut that is committed now. The repair epoch
 is recorded before anything is changed, so that after a crash the next refresh finishes it.
@@ -52,7 +53,7 @@ class Repairer:
         lost_states = self._roll_back_open_epoch()
         findings = [f for f in structure() if f.repairable]
         done = read_committed(self._store)
-        end = self._end({f.place[0] for f in findings}, done.cut)
+        end = self._end(findings, done.cut)
         log_skipped = end != done.cut
         self._give_up_builds(findings, lost_states, log_skipped)
         known = self._catalog.views
@@ -106,14 +107,21 @@ class Repairer:
                 self._repairs.reset_state(about[0], about[1], epoch)
             elif kind == "orphan":
                 self._store.drop_state(about[0])
+            elif kind == "leftovers":
+                self._repairs.drop_leftovers(about[0])
             elif kind == "count":
                 self._repairs.add_to_count(tables[about[0]], about[1])
 
-    def _end(self, kinds: Collection[str], done: Cut) -> Cut:
+    def _end(self, findings: Sequence[Finding], done: Cut) -> Cut:
         """The cut of the repair epoch: the committed cut, or a later one if the log after it is unusable."""
+        kinds = {f.place[0] for f in findings}
+        end = self._store.newest_cut() if "log" in kinds else done
         if "notes" in kinds:
-            return self._repairs.rebuild_transactions(done)
-        return self._store.newest_cut() if "log" in kinds else done
+            end = self._repairs.rebuild_transactions(done)
+        if "rows" in kinds:
+            wrong = {f.place[1] for f in findings if f.place[0] == "rows"}
+            end = self._repairs.rebuild_rows([t for t in self._catalog.tables.values() if t.id in wrong])
+        return end
 
     def _give_up_builds(self, findings: Sequence[Finding], lost_states: Collection[int], log_skipped: bool) -> None:
         """Mark builds as failed whose states are damaged or whose log is skipped. Users must start them again."""

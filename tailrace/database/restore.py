@@ -90,7 +90,8 @@ def restore(
     """
     source, ref = Path(directory), StoreRef.of(path)
     if (target := ref.directory) is None:
-        raise NotCapable(store=ref.url, capability="restores of backups and dumps")
+        text = f"cannot restore into {ref.url}: a restore makes a store in a directory. To get a dump into HBase, see"
+        raise NotCapable(store=ref.url, capability="restores", text=f"{text} docs/hbase.md (backups)")
     on_step, requested = progress or ignore_step, Requested(nodes, shards, durable, map_size)
     manifest = read_manifest(source)
     max_lag = _max_lag_of_dump(source, manifest) if manifest.kind == "dump" else None

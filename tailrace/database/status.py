@@ -26,6 +26,7 @@ class Status:
     """The state of a store. `ok` means that no view and no build has failed.
 
     lag_operations, lag_seconds   operations logged but not yet in the views, and the age of the oldest one
+    time                          the time that the views show (their `now()`), in microseconds since 1970, or None
     runner                        the process that runs epochs now, or None
     max_lag, delay                writers are throttled while the lag exceeds max_lag; a write now waits up to `delay` s
     pins                          open snapshots and queries, whose undo records and logs are retained; oldest first
@@ -53,6 +54,7 @@ class Status:
     lag_operations: int
     lag_seconds: float
     committed_at: float | None
+    time: int | None
     runner: dict[str, Any] | None
     max_lag: int
     delay: float
@@ -107,7 +109,7 @@ def _failure(failed: FailedView | None, newest: Cut) -> dict[str, Any] | None:
 
 
 def status(store: Store, catalog: Catalog, *, sizes: bool = False) -> Status:
-    measured = _measure(store, catalog) if sizes and Capability.INSPECTION in store.capabilities else None
+    measured = _measure(store, catalog) if sizes and Capability.SIZES in store.capabilities else None
     done, newest = read_committed(store), store.newest_cut()
     epochs, failed = records.recent(store), catalog.failed
     runner, lag = store.holder("runner"), Lag(newest.operations - done.cut.operations, max_lag(store))
@@ -119,6 +121,7 @@ def status(store: Store, catalog: Catalog, *, sizes: bool = False) -> Status:
         lag_operations=lag.operations,
         lag_seconds=max(0.0, time.time() - oldest_waiting) if oldest_waiting is not None else 0.0,
         committed_at=done.at or None,
+        time=done.time or None,
         runner=None if runner is None else runner._asdict(),
         max_lag=lag.allowed,
         delay=lag.delay if runner else 0.0,

@@ -278,9 +278,9 @@ class View:
             try:
                 with ExitStack() as stack:
                     opened = [(i, stack.enter_context(self._store.shard(i).at(epoch))) for i in shards]
-                    if all(snapshot.applied(self._def.state) is None for _, snapshot in opened):
-                        require_built(self._store, [self._def.name])
                     parts = [read(i, snapshot) for i, snapshot in opened]
+                    if not any(parts) and all(snapshot.applied(self._def.state) is None for _, snapshot in opened):
+                        require_built(self._store, [self._def.name])
             except SnapshotGone as error:
                 self._require_current()
                 if attempt == ATTEMPTS - 1:

@@ -142,11 +142,11 @@ class Show:
 
             return stream(db, files, seconds, rate, on_epoch)
 
-    def reads(self, db: Database) -> None:
+    def reads(self, db: Database, nation: str = "FRANCE") -> None:
         self.title("Reads", "one row of a view by its key; all views show the same epoch.")
         spend = db.view("customer_spend").scan(limit=1).to_pylist()
         keys: list[tuple[str, Any]] = [("customer_spend", spend[0]["o_custkey"])] if spend else []
-        keys += [("part_prices", 1), ("nation_revenue", "FRANCE"), ("totals", ())]
+        keys += [("part_prices", 1), ("nation_revenue", nation), ("totals", ())]
         for name, key in keys:
             view = db.view(name)
             view.get(key)  # the first read is not measured

@@ -42,15 +42,30 @@ _NEARLY_FULL = 0.8  # of map_size
 def check_storage(place: str) -> Iterator[Finding]:
     """All checks of a store, given by its directory or URL. The later ones are left out if it cannot be opened."""
     try:
-        directory = StoreRef.of(place).directory
-        if directory is not None:
-            yield _check_file_system(directory)
-            yield _check_space(directory)
-            yield _check_access(directory)
-        with tailrace.open(place) as db:
+        ref = StoreRef.of(place)
+    except TailraceError as error:
+        yield Finding("fail", "store", str(error), "give the directory or URL of a store")
+        return
+    if ref.directory is not None:
+        yield _check_file_system(ref.directory)
+        yield _check_space(ref.directory)
+        yield _check_access(ref.directory)
+    else:
+        from tailrace.doctor.hbase_cluster import check_cluster
+
+        findings = [*check_cluster(ref)]
+        yield from findings
+        if not any(finding.check == "namespace" for finding in findings):
+            return
+    yield from _check_content(ref)
+
+
+def _check_content(ref: StoreRef) -> Iterator[Finding]:
+    try:
+        with tailrace.open(ref.url) as db:
             store = inside(db).store
-            yield Finding("ok", "store", f"{place}: {count(store.nodes, 'node')}, {count(store.shards, 'shard')}")
-            if directory is not None:
+            yield Finding("ok", "store", f"{db.path}: {count(store.nodes, 'node')}, {count(store.shards, 'shard')}")
+            if ref.directory is not None:
                 yield _check_map_size(db)
             yield _check_runner(store)
             yield _check_open_epoch(store)

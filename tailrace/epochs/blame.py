@@ -20,7 +20,7 @@ from tailrace.plan import explain
 from tailrace.plan.nodes import Filter, Generate, Node, OneRow, Project, Scan
 from tailrace.plan.physical.physical_plan import ViewSink
 from tailrace.spark.compile import Compiler
-from tailrace.spark.failures import FAILURES, reason
+from tailrace.spark.failures import FAILURES, epoch_failed, is_outside, reason
 from tailrace.spark.flows import Flow, FlowOperators
 from tailrace.spark.stages import Stages
 from tailrace.store.base import Store
@@ -67,6 +67,8 @@ def find_cause(
             if flow is not None:
                 _run(flows.to_frame(flow))
         except FAILURES as error:
+            if is_outside(epoch_failed(0, error)):
+                return Cause()
             return _blame(stages, compiler, tables, node, reason(error))
     return Cause()
 

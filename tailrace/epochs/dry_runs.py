@@ -58,7 +58,9 @@ class Outcome(NamedTuple):
         if self.lost:
             return without_history(ended)
         if self.cause is None:
-            return ended
+            return structs.replace(
+                ended, row="", seen=""
+            )  # else a changed row would be a reason to try without a pause
         operator, expression, key, why, table, row = self.cause
         return structs.replace(
             ended,
@@ -89,9 +91,11 @@ class DryRuns:
                 return Outcome(passed=True)
             if error is not None and has_lost_history(error):
                 return Outcome(lost=True)
-            if (error is not None and is_outside(error)) or not self.jobs.can_run():
+            if error is not None and is_outside(error):
                 return Outcome()
             cause = self._find_cause(attempt, maintained, pin)
+            if not self.jobs.is_running():
+                return Outcome()
             if error is not None and not cause.reason:
                 cause = cause._replace(reason=str(error.reason))
             table = maintained.tables.get(cause.table)
@@ -111,7 +115,8 @@ class DryRuns:
                 self.jobs.run_job(work, target, None, self.jobs.count_input(target))
                 return None
             touched = frozenset(self.store.touched(work.start, work.end))
-            due = count_due(self.store, work.epoch, target.temporal_states_of(target.views), work.time)
+            base = attempt.failed.epoch if work.base is None else work.base
+            due = count_due(self.store, base, target.temporal_states_of(target.views), work.time)
             size = work.end.operations - work.start.operations + sum(due.values())
             self.jobs.run_job(work, target, touched, size, due=frozenset(due), careful=True)
         except EpochFailed as error:

@@ -50,20 +50,24 @@ class FailingViews:
     # which views to try again
 
     def choose_due(
-        self, failed: Mapping[str, FailedView], maintained: Maintained, newest: Cut, *, eager: bool
+        self, failed: Mapping[str, FailedView], maintained: Maintained, end: Cut, *, eager: bool
     ) -> list[str]:
-        """The failed views to try now. Views that read a failed view are left out: they are tried together with it."""
+        """The failed views to try now. Views that read a failed view are left out: they are tried together with it.
+
+        So are views that have just failed: first the reason is searched for.
+        """
         return [
             name
             for name, view in failed.items()
             if name in maintained.definitions
             and view.because not in failed
-            and (view.because or self._is_due(name, view, maintained, newest, eager))
+            and (view.diagnosed or view.next_try == 0.0)
+            and (view.because or self._is_due(name, view, maintained, end, eager))
         ]
 
-    def _is_due(self, name: str, view: FailedView, maintained: Maintained, newest: Cut, eager: bool) -> bool:
+    def _is_due(self, name: str, view: FailedView, maintained: Maintained, end: Cut, eager: bool) -> bool:
         tables = {number: maintained.tables[number] for number in maintained.definitions[name].tables}
-        return is_due(view, tables, self.store, newest, eager=eager)
+        return is_due(view, tables, self.store, end, eager=eager)
 
     def choose_catch_ups(
         self, names: Collection[str], failed: Mapping[str, FailedView], maintained: Maintained

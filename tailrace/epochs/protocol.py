@@ -119,8 +119,10 @@ class Epochs:
         if eager:
             total = self._diagnosed(total, maintained)
         else:
-            self.trials.step(maintained)
-        self.report_failures()
+            self.trials.collect()
+        self.report_failures()  # before the next trial, which may change the reason
+        if not eager:
+            self.trials.begin_next(maintained)
         return replace(total, number=done.epoch, cut=done.cut, seconds=time.monotonic() - began, next_due=due)
 
     def _next_due(self, done: Committed, maintained: Maintained) -> int | None:
@@ -286,7 +288,8 @@ class Epochs:
             return intent
         error = EpochFailed(epoch=intent.epoch, reason=DEADLY.format(attempts=intent.attempts), cause=None)
         recorded = {n: self._failing.record(n, error, done, intent, maintained, failed) for n in guilty}
-        return self._failing.leave_out(intent, recorded, maintained, failed)
+        known = {n: structs.replace(view, diagnosed=True) for n, view in recorded.items()}  # a dry run may kill, too
+        return self._failing.leave_out(intent, known, maintained, failed)
 
     def _apply_to_build(self, epoch: EpochWork, build: PlannedBuild) -> None:
         """Applies the epoch to a build: the changes of the rows loaded so far, and the intent's chunk if it has one.

@@ -28,6 +28,9 @@ from tailrace.errors import TailraceError
 from tailrace.spark.failures import FAILURES
 from tailrace.spark.session import cancel_jobs, in_job_group, is_running, session
 from tailrace.store.base import Store
+from tailrace.store.commits import read_committed
+
+CANCELLING = 0.2  # seconds between two attempts to cancel the job of a trial
 
 
 class Trials:
@@ -42,13 +45,16 @@ class Trials:
         self._passed: set[str] = set()
         self._is_new = True
 
-    def step(self, maintained: Maintained) -> None:
-        """Records the outcome of a trial that has ended, and begins the next one if one is due."""
+    def collect(self) -> None:
+        """Records the outcome of a trial that has ended."""
         if self._thread is not None and not self._thread.is_alive():
             self._thread.join()
             self._end()
         if self._is_new:
-            self._end_abandoned()
+            self.end_abandoned()
+
+    def begin_next(self, maintained: Maintained) -> None:
+        """Begins the next trial if one is due and none runs."""
         failed = read_failed(self._store)
         if not failed or self._thread is not None or not is_running(self._spark()):
             return
@@ -62,24 +68,30 @@ class Trials:
         return passed
 
     def close(self) -> None:
-        """Ends a running trial. Its outcome is unknown."""
-        if self._thread is not None:
-            cancel_jobs(self._spark(), self._group)
-            self._thread.join()
-            self._thread, self._attempt = None, None
+        """Ends a running trial; its outcome is unknown. Needs no lock."""
+        while self._thread is not None and self._thread.is_alive():
+            cancel_jobs(self._spark(), self._group)  # again and again: it may begin another job
+            self._thread.join(CANCELLING)
+        self._thread, self._is_new = None, True
 
-    def _end_abandoned(self) -> None:
-        """Ends the trials that earlier processes left open."""
-        self._is_new = False
+    def end_abandoned(self) -> None:
+        """Records the end of trials without an outcome: of this runner, or of processes that died.
+
+        A view whose trial may have killed its process is tried after a pause only, whatever has changed.
+        """
+        own, self._attempt, self._is_new = self._attempt, None, False
         for name, view in read_failed(self._store).items():
-            if view.trying:
-                self._failing.store_failed(name, structs.replace(view, trying=False))
+            if view.trying and not view.because:
+                is_own = own is not None and own.name == name and own.is_known_to_fail
+                self._failing.store_failed(
+                    name, structs.replace(view, trying=False, diagnosed=not is_own, row="", seen="")
+                )
 
     def _choose(self, failed: Mapping[str, FailedView], maintained: Maintained) -> Attempt | None:
         """The view to try next: one whose reason is not known yet, or one that is due."""
         unknown = [n for n, f in failed.items() if not f.diagnosed and n in maintained.definitions]
-        newest = self._store.newest_cut()
-        due = unknown or self._failing.choose_due(failed, maintained, newest, eager=False)
+        cut = read_committed(self._store).cut  # a dry run sees no later changes
+        due = unknown or self._failing.choose_due(failed, maintained, cut, eager=False)
         waiting = [name for name in due if name not in self._passed]
         if not waiting:
             return None
@@ -112,10 +124,10 @@ class Trials:
         attempt, outcome = self._attempt, self._outcome
         self._thread, self._attempt = None, None
         assert attempt is not None
-        current = self._store.document(FAILED, attempt.name)
-        if current != attempt.failed:
+        begun, current = attempt.failed, self._store.document(FAILED, attempt.name)
+        if current is None or (current.next_try, current.states) != (begun.next_try, begun.states):
             return  # it was dropped, replaced or caught up meanwhile, or somebody asked to resume it
         if outcome.passed:
             self._passed.add(attempt.name)
         else:
-            self._failing.store_failed(attempt.name, outcome.applied_to(attempt.failed))
+            self._failing.store_failed(attempt.name, outcome.applied_to(current))

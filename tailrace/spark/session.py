@@ -23,7 +23,7 @@ from tailrace.errors import EnvironmentFault
 from tailrace.spark.executors import addresses, check_executors, not_accepted
 from tailrace.spark.java import find_java
 from tailrace.spark.spark_options import DEFAULT_MEMORY, PRELOAD, SQL_SETTINGS, SparkOptions
-from tailrace.store.store_ref import EMBEDDED
+from tailrace.store.store_ref import EMBEDDED, TASK_VARIABLES
 
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -110,6 +110,7 @@ def _start(options: SparkOptions, scheme: str) -> SparkSession:
         "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
         "spark.cleaner.referenceTracking.blocking": "false",
         "spark.sql.codegen.cache.maxEntries": "1000",
+        **{f"spark.executorEnv.{name}": os.environ[name] for name in TASK_VARIABLES if name in os.environ},
         **options.conf,
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": " ".join(

@@ -221,6 +221,7 @@ class Capability(Enum):
     TRANSACTIONS = "transactions over several rows or tables"
     INSPECTION = "audits of its own structures"
     REPAIR = "repairs of its own structures"
+    SIZES = "sizes of its parts"
     BACKUP = "backups"
     DEFAULTS = "columns that are added with a default"
 
@@ -255,8 +256,8 @@ class Store(ABC):
         raise NotCapable(store=self.ref.url, capability=Capability.BACKUP.value)
 
     def sizes(self, tables: Sequence[TableDef]) -> Sizes:
-        """How large these tables, all states and the store are. Needs `Capability.INSPECTION`."""
-        raise NotCapable(store=self.ref.url, capability=Capability.INSPECTION.value)
+        """How large these tables, all states and the store are. Needs `Capability.SIZES`."""
+        raise NotCapable(store=self.ref.url, capability=Capability.SIZES.value)
 
     @abstractmethod
     def document(self, kind: Kind[T], key: object = "") -> T | None:

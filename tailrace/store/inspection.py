@@ -1,14 +1,13 @@
 """The interfaces by which audits inspect the structures of a store, and by which repairs change them.
 
-Both are capabilities: a store that owns its structures (LMDB files) has them. A store whose structures belong to
-another system does not.
+Both are capabilities, which a kind of store may lack.
 """
 
 from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,11 +54,15 @@ class StateRecord:
 
 
 class RowAudit(NamedTuple):
-    """Faults of a table's rows, the actual number of rows, and the number that the store has counted."""
+    """Faults of a table's rows, the actual number of rows, and the number that the store has counted.
+
+    `is_copy`: what has the faults is a copy of rows that are elsewhere, so `Repairs.rebuild_rows` can make it again.
+    """
 
     faults: list[str]
     rows: int
     counted: int
+    is_copy: bool = False
 
 
 class Extent(NamedTuple):
@@ -116,6 +119,10 @@ class Inspection(ABC):
     def states(self, shard: int) -> list[StateRecord]:
         """All states of a shard."""
 
+    def leftovers(self, shard: int) -> int:
+        """The number of records in a shard that no epoch uses and none will remove."""
+        return 0
+
     @abstractmethod
     def lost_shard_advice(self, shard: int) -> str:
         """Advice for an operator on a shard that cannot be opened, as a sentence without its full stop."""
@@ -139,6 +146,14 @@ class Repairs(ABC):
     @abstractmethod
     def rebuild_transactions(self, committed: Cut) -> Cut:
         """Rebuilds the list of transactions from the logs, as one entry at the end of all logs. Returns its cut."""
+
+    def rebuild_rows(self, tables: Collection[TableDef]) -> Cut:
+        """Makes the copies of rows of these tables again. Returns the cut from which on they are right."""
+        raise NotImplementedError("only for copies (RowAudit.is_copy)")
+
+    def drop_leftovers(self, shard: int) -> None:
+        """Deletes what `Inspection.leftovers` counts."""
+        raise NotImplementedError("only for stores that can have leftovers")
 
     @abstractmethod
     def add_to_count(self, table: TableDef, rows: int) -> None:

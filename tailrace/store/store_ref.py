@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from tailrace.errors import NotAStore
+from tailrace.errors import MissingPackage, NotAStore
 from tailrace.store.requested import Requested
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 EMBEDDED = "lmdb"
 SCHEMES = {EMBEDDED: "tailrace.store.lmdb", "hbase": "tailrace.store.hbase"}
 """By URL scheme, the package of the store. It has two modules: `attached` for tasks, and `opening` for databases."""
+
+TASK_VARIABLES = ("TAILRACE_HBASE_CONNECTION",)
+"""Variables of the environment by which tasks open stores. Spark hands them to executors, so none may be a secret."""
 
 
 @dataclass(frozen=True)
@@ -79,4 +82,9 @@ class StoreRef:
         return bool(self._module("opening").exists(self))
 
     def _module(self, name: str) -> ModuleType:
-        return importlib.import_module(f"{SCHEMES[self.scheme]}.{name}")
+        try:
+            return importlib.import_module(f"{SCHEMES[self.scheme]}.{name}")
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("tailrace"):
+                raise
+            raise MissingPackage(url=self.url, package=error.name, extra=self.scheme) from None

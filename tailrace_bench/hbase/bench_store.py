@@ -78,6 +78,7 @@ def bench_store() -> Iterator[BenchStore]:
             db.sql(f"CREATE TABLE {TABLE} ({workloads.COLUMNS})")
             yield made
         finally:
+            made.store.finish_trimming()
             made.set_peer(False)
             _drop(made)
 

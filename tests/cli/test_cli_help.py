@@ -27,6 +27,7 @@ def test_all_designed_verbs_exist() -> None:
         "dump",
         "restore",
         "doctor",
+        "hbase",
         "demo",
         "bench",
     }
@@ -44,6 +45,15 @@ def test_every_parameter_is_explained(verb: str) -> None:
     command = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
     assert command.help
     assert [p.name for p in command.params if not getattr(p, "help", None)] == []
+
+
+@pytest.mark.parametrize("verb", ["install", "check"])
+def test_verbs_of_a_group_have_help_and_an_example(verb: str) -> None:
+    group = typer.main.get_command(app).commands["hbase"]  # type: ignore[attr-defined]
+    assert sorted(group.commands) == ["check", "install"]
+    assert [p.name for p in group.commands[verb].params if not getattr(p, "help", None)] == []
+    result = CliRunner().invoke(app, ["hbase", verb, "--help"], env={"COLUMNS": "200"})
+    assert re.search(rf"Example:\s+tailrace hbase {verb}\b", result.stdout), result.stdout
 
 
 def test_examples_are_shown_as_they_are_typed() -> None:

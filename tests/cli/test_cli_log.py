@@ -82,11 +82,11 @@ def test_a_failed_view_is_an_event_and_in_the_status(shop: Tailrace, spark: Spar
         (failed,) = map(json.loads, ran.stderr.splitlines())
         require_documented(failed)
         assert (failed["event"], failed["view"]) == ("view_failed", "strict")
-    status = shop("status").stdout
+    status = shop("status", code=1).stdout
     assert "strict: failed at epoch 1, shows epoch 0, 1 operation behind: " in status
     cells = [[cell.strip() for cell in line.split("│")] for line in status.splitlines() if line.startswith("│")]
     assert {row[1]: row[-2] for row in cells[2:]} == {"spend": "ok", "strict": "failed"}
-    assert "strict failed and shows an earlier epoch" in shop("sql", "SELECT * FROM strict").stderr
+    assert "strict has failed and shows epoch 0: " in shop("sql", "SELECT * FROM strict").stderr
     shop("put", "orders", '{"id": 1, "cust": 7}')
     assert "strict recovered" in shop("refresh").stdout
 

@@ -19,6 +19,7 @@ from tailrace_hbase.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.hbase
 NUMBERS: Kind[int] = Kind("test_number:", int)
+REMEMBERED: Kind[int] = Kind("test_remembered:", int)
 ABSENT: Kind[int] = Kind("test_absent", int)
 
 
@@ -63,6 +64,33 @@ def test_answers_get_lost_while_others_change_documents(parts: HbaseParts, clust
     assert min(proxy.lost.values()) > 0
 
 
+def test_a_change_begins_with_what_is_true_now(parts: HbaseParts, cluster: LocalCluster) -> None:
+    """A process remembers the documents that it has changed. Another one may have changed them since."""
+    other = HbaseParts(cluster.port, parts.name)
+    name = REMEMBERED.at("remembered")
+    parts.change_documents({name: 1})
+    other.change_documents({name: 2}, expected={name: 1})
+    with pytest.raises(Conflict):
+        parts.change_documents({name: 3}, expected={name: 1})
+    parts.change_documents({name: 3}, expected={name: 2})
+    other.change_documents({name: None}, expected={name: 3})
+    with pytest.raises(Conflict):
+        parts.change_documents({name: 4}, expected={name: 3})
+    parts.change_documents({name: 5}, expected={name: None})
+    other.change_documents({REMEMBERED.at("another"): 1})
+    parts.change_documents({name: 6}, expected={name: 5})
+    assert other.document(REMEMBERED, "remembered") == 6
+    other.close()
+
+
+def test_kinds_that_are_read_together(parts: HbaseParts) -> None:
+    parts.change_documents({COUNTER.name: 7, REMEMBERED.at("x"): 1, REMEMBERED.at("y"): 2, f"{COUNTER.name}_else": 3})
+    found = Documents(parts.client.table(f"{parts.name}:meta", b"d"), parts.nodes).together(COUNTER, REMEMBERED, ABSENT)
+    assert found[COUNTER.name] == {"": 7}
+    assert found[REMEMBERED.name].items() >= {"x": 1, "y": 2}.items()
+    assert found[ABSENT.name] == {}
+
+
 def test_a_document_that_was_removed_can_be_stored_again_at_once(parts: HbaseParts) -> None:
     for value in range(30):
         parts.change_documents({NUMBERS.at("x"): value, NUMBERS.at(value): value})
@@ -105,30 +133,3 @@ def test_settings_that_cannot_be_used(parts: HbaseParts) -> None:
         table.put_many([(namespace.ROW, {namespace.COLUMN: content})], timestamp=version)
         with pytest.raises(error):
             namespace.read_settings(parts.client, parts.name)
-
-
-def test_a_change_begins_with_what_is_true_now(parts: HbaseParts, cluster: LocalCluster) -> None:
-    """A process remembers the documents that it has changed. Another one may have changed them since."""
-    other = HbaseParts(cluster.port, parts.name)
-    name = NUMBERS.at("remembered")
-    parts.change_documents({name: 1})
-    other.change_documents({name: 2}, expected={name: 1})
-    with pytest.raises(Conflict):
-        parts.change_documents({name: 3}, expected={name: 1})
-    parts.change_documents({name: 3}, expected={name: 2})
-    other.change_documents({name: None}, expected={name: 3})
-    with pytest.raises(Conflict):
-        parts.change_documents({name: 4}, expected={name: 3})
-    parts.change_documents({name: 5}, expected={name: None})
-    other.change_documents({NUMBERS.at("another"): 1})
-    parts.change_documents({name: 6}, expected={name: 5})
-    assert other.document(NUMBERS, "remembered") == 6
-    other.close()
-
-
-def test_kinds_that_are_read_together(parts: HbaseParts) -> None:
-    parts.change_documents({COUNTER.name: 7, NUMBERS.at("x"): 1, NUMBERS.at("y"): 2, f"{COUNTER.name}_else": 3})
-    found = Documents(parts.client.table(f"{parts.name}:meta", b"d"), parts.nodes).together(COUNTER, NUMBERS, ABSENT)
-    assert found[COUNTER.name] == {"": 7}
-    assert found[NUMBERS.name].items() >= {"x": 1, "y": 2}.items()
-    assert found[ABSENT.name] == {}

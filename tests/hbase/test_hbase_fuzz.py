@@ -14,9 +14,9 @@ from tailrace_hbase.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.hbase
 
-SEED, STORES = "hbase", 2  # each store has 20 queries
+SEED, STORES, QUERIES = "hbase", 2, 12  # queries of each store
 
 
 @pytest.mark.parametrize("group", range(STORES))
 def test_fuzz_equals_recompute(cluster: LocalCluster, spark: SparkSession, group: int) -> None:
-    require_equal(play(spark, scenario(SEED, group, Features.of()), on_hbase(cluster)), SEED)
+    require_equal(play(spark, scenario(SEED, group, Features.of(), QUERIES), on_hbase(cluster)), SEED)

@@ -32,38 +32,38 @@ pytestmark = pytest.mark.hbase
 
 GROUPS: dict[str, list[str]] = {
     "joins": [
-        *operators.FAMILIES["inner"][3:],
-        *operators.FAMILIES["outer"],
-        *clauses.FAMILIES["joins"][:8:2],
-        *lateral.FAMILIES["joins"][1][:3],
-        *lateral.FAMILIES["first rows"][1][:2],
+        *operators.FAMILIES["inner"][4:],
+        *operators.FAMILIES["outer"][1:],
+        *clauses.FAMILIES["joins"][:4:2],
+        *lateral.FAMILIES["joins"][1][1:2],
+        *lateral.FAMILIES["first rows"][1][:1],
     ],
     "aggregates": [
-        *operators.FAMILIES["aggregates"],
-        *operators.FAMILIES["global"],
-        *operators.FAMILIES["distinct"],
-        *clauses.FAMILIES["grouping-sets"][:3],
-        *clauses.FAMILIES["aggregates"][:2],
+        *operators.FAMILIES["aggregates"][:8],
+        *operators.FAMILIES["global"][::2],
+        *operators.FAMILIES["distinct"][1:3],
+        *clauses.FAMILIES["grouping-sets"][:1],
+        *clauses.FAMILIES["aggregates"][:1],
     ],
     "subqueries": [
-        *subqueries.FAMILIES["scalar"][:6],
-        *subqueries.FAMILIES["exists"][:6:2],
-        *subqueries.FAMILIES["in"][:4],
-        *subqueries.FAMILIES["by-row"][:2],
-        *operators.FAMILIES["mixed"],
-        *clauses.FAMILIES["sets"][:6:2],
+        *subqueries.FAMILIES["scalar"][1:6:2],
+        *subqueries.FAMILIES["exists"][2:6:3],
+        *subqueries.FAMILIES["in"][1:5:3],
+        *subqueries.FAMILIES["by-row"][:1],
+        *operators.FAMILIES["mixed"][:3],
+        *clauses.FAMILIES["sets"][1:4:2],
     ],
     "orders": [
-        *topk.VIEWS[:10],
-        *windows.FAMILIES["ranking"][:4],
-        *windows.FAMILIES["frames"][:2],
-        *windows.FAMILIES["values"][:2],
-        *time_windows.VIEWS[:2],
-        *time_windows.SESSIONS[:2],
-        *operators.FAMILIES["linear"],
-        *clauses.FAMILIES["generated"][:4],
-        *clauses.FAMILIES["constants"][:4],
-        *clauses.FAMILIES["pivot"][:2],
+        *topk.VIEWS[:10:2],
+        *windows.FAMILIES["ranking"][:2],
+        *windows.FAMILIES["frames"][1:2],
+        *windows.FAMILIES["values"][:1],
+        *time_windows.VIEWS[1:2],
+        *time_windows.SESSIONS[:1],
+        *operators.FAMILIES["linear"][::2],
+        *clauses.FAMILIES["generated"][:2],
+        *clauses.FAMILIES["constants"][:2],
+        *clauses.FAMILIES["pivot"][:1],
     ],
 }
 SPREAD = {"joins", "subqueries"}  # these have a task for every shard
@@ -105,16 +105,16 @@ def test_every_rule_is_in_one_of_these_tests() -> None:
 
 def test_ties_are_broken_the_same_way_in_every_epoch(db: tr.Database) -> None:
     wide_tables(db, "ac")
-    verify_all_along(db, [*topk.TIES, *windows.TIES[:4]], random.Random("ties"), "aac")
+    verify_all_along(db, [*topk.TIES[2:], *windows.TIES[:2]], random.Random("ties"), "aac")
 
 
 def test_nested_types_equal_recomputation(db: tr.Database) -> None:
     nested.nested_tables(db)
-    nested.follow_nested(db, [*nested.LINEAR[:6], *nested.STATEFUL], spread=False, epochs=1)
+    nested.follow_nested(db, [*nested.LINEAR[:4], *nested.STATEFUL[::2]], spread=False, epochs=1)
 
 
 def test_time_filters_equal_recomputation(db: tr.Database) -> None:
     wide_tables(db, "ab")
-    views = [*time_filters.NESTED, *time_filters.BORDERS[:6]]
-    time_filters.follow(db, views, random.Random(8), "ab", spread=True, epochs=3)
+    views = [*time_filters.NESTED[:12:2], *time_filters.BORDERS[:4]]
+    time_filters.follow(db, views, random.Random(8), "ab", spread=True, epochs=2)
     assert "crossed borders" in rules(db)

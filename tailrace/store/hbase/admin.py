@@ -95,7 +95,7 @@ class Admin:
     def drop_table(self, name: str) -> None:
         """Drops a table, if it exists."""
         if self.table_exists(name):
-            if self._connections.call("isTableEnabled", self._name(name)):
+            if self.is_enabled(name):
                 self._connections.call("disableTable", self._name(name))
             self._connections.call("deleteTable", self._name(name))
 
@@ -139,6 +139,17 @@ class Admin:
             Region(start, end, encoded, number, server, is_open)
             for (start, number, encoded, server, is_open), end in zip(found, ends, strict=True)
         ]
+
+    def servers(self) -> list[str]:
+        """The names of the region servers that have regions: host, port and time of the start."""
+        found = set()
+        for page in self._meta.scan(b"", None, qualifiers=[b"server", b"serverstartcode"]):
+            for _, cells in page:
+                found.add(_server({column: value for column, (value, _) in cells.items()}))
+        return sorted(found - {""})
+
+    def is_enabled(self, name: str) -> bool:
+        return bool(self._connections.call("isTableEnabled", self._name(name)))
 
     def _create(self, request: str, *arguments: Any) -> None:
         """Makes something. Another process, or an earlier call whose answer was lost, may have made it meanwhile."""

@@ -18,19 +18,18 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import thriftpy2
-from thriftpy2.protocol import TCyBinaryProtocol
-from thriftpy2.thrift import TApplicationException, TClient, TException
-from thriftpy2.transport import TCyBufferedTransport, TSocket
+from thriftpy2.thrift import TApplicationException
 
 from tailrace.errors import RequestRefused, StoreUnavailable
+from tailrace.store.hbase.connection_settings import read_connection_settings
+from tailrace.store.hbase.wire import LOST, Wire, describe, explain
 
 CONNECTIONS = 8  # of one process, at most; each one is a thread of the server
 PATIENCE = 120.0  # seconds for which a call is repeated
 ANSWER = 90.0  # seconds that a call may take; the server itself waits for a region that moves
-CONNECTING = 10.0
+FIRST_ANSWER = 20.0  # seconds that the first call of all may take
 IDLE = 30.0  # seconds after which an unused connection is not used again: the server closes it after 60
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
-BUFFER = 1 << 16  # bytes that are sent at once
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -52,6 +51,7 @@ class Connections:
 
     def __init__(self, host: str, port: int, patience: float = PATIENCE) -> None:
         self.host, self.port, self.patience = host, port, patience
+        self._settings = read_connection_settings()
         self.url = f"hbase://{host}:{port}"
         self._forget()
         _pools.add(self)
@@ -59,13 +59,13 @@ class Connections:
     def _forget(self) -> None:
         self._guard = threading.Lock()
         self._free = threading.BoundedSemaphore(CONNECTIONS)
-        self._idle: list[_Connection] = []  # the one used last is at the end
+        self._idle: list[Wire] = []  # the one used last is at the end
         self._threads: ThreadPoolExecutor | None = None
 
     def leave_to_parent(self) -> None:
-        """In a forked child: gives up the connections without ending them, because the parent uses them."""
+        """In a forked child: gives up the connections, which the parent goes on to use."""
         for connection in self._idle:
-            connection.leave_to_parent()
+            connection.close()
         self._forget()
 
     def close(self) -> None:
@@ -81,6 +81,29 @@ class Connections:
             closing, self._idle = self._idle, []
         for connection in closing:
             connection.close()
+
+    def reach(self) -> None:
+        """One call, not repeated: tells a wrong address or wrong settings from a server that is busy.
+
+        Raises `StoreUnavailable` with the reason and what to do.
+        """
+        try:
+            wire = self._connect(FIRST_ANSWER)
+        except LOST as error:
+            raise self._unreachable(error) from None
+        try:
+            wire.client.listNamespaceDescriptors()
+        except idl().TIOError:
+            return  # it is a Thrift2 server. HBase has a problem, maybe for a moment
+        except LOST as error:
+            raise self._unreachable(error) from None
+        finally:
+            wire.close()
+
+    def _unreachable(self, error: BaseException) -> StoreUnavailable:
+        reason, advice = explain(error, self._settings, FIRST_ANSWER)
+        text = f"{self.url} cannot be used: {reason}. {advice}"
+        return StoreUnavailable(url=self.url, reason=reason, text=text)
 
     def map(self, work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         """The results of `work` for all items, in order; several at a time. `work` itself must not use `map`."""
@@ -118,60 +141,41 @@ class Connections:
                 raise RequestRefused(url=self.url, request=name, reason=reason) from None
 
     @contextmanager
-    def _connection(self) -> Iterator[_Connection]:
+    def _connection(self) -> Iterator[Wire]:
         """A connection for one call. It is used again if the server answered, be it with an error."""
         with self._free:
             try:
                 connection = self._take()
-            except (TException, OSError) as error:
-                raise Unanswered(_describe(error)) from None
+            except LOST as error:
+                raise Unanswered(describe(error, ANSWER)) from None
             try:
                 yield connection
-            except (TException, OSError, EOFError) as error:
-                connection.close()
-                self._drop_idle()  # the others are probably as dead as this one
-                raise Unanswered(_describe(error)) from None
             except (Unanswered, RequestRefused):
                 self._give_back(connection)
                 raise
+            except LOST as error:
+                connection.close()
+                self._drop_idle()  # the others are probably as dead as this one
+                raise Unanswered(describe(error, ANSWER)) from None
             except BaseException:
                 connection.close()  # an answer may still be on its way
                 raise
             self._give_back(connection)
 
-    def _take(self) -> _Connection:
+    def _take(self) -> Wire:
         with self._guard:
             if self._idle and time.monotonic() - self._idle[-1].used < IDLE:
                 return self._idle.pop()
         self._drop_idle()
-        return _Connection(self.host, self.port)
+        return self._connect(ANSWER)
 
-    def _give_back(self, connection: _Connection) -> None:
+    def _connect(self, patience: float) -> Wire:
+        return Wire(idl().THBaseService, self.host, self.port, self._settings, patience)
+
+    def _give_back(self, connection: Wire) -> None:
         connection.used = time.monotonic()
         with self._guard:
             self._idle.append(connection)
-
-
-class _Connection:
-    def __init__(self, host: str, port: int) -> None:
-        self._socket = TSocket(host, port, socket_timeout=ANSWER * 1000, connect_timeout=CONNECTING * 1000)
-        transport = TCyBufferedTransport(self._socket, BUFFER)
-        self.client = TClient(idl().THBaseService, TCyBinaryProtocol(transport))
-        self.used = 0.0
-        transport.open()
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def leave_to_parent(self) -> None:
-        """Closes the socket in this process only: `close` would end it for the parent, too."""
-        os.close(self._socket.sock.detach())
-
-
-def _describe(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer within {ANSWER:.0f} s"
-    return str(getattr(error, "message", None) or error) or type(error).__name__
 
 
 _pools: weakref.WeakSet[Connections] = weakref.WeakSet()

@@ -15,10 +15,14 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import pyarrow.compute as pc
+
 from tailrace import faults
-from tailrace.errors import Corrupt
+from tailrace.errors import Corrupt, EntryTooLarge
 from tailrace.store.base import Shard, Write
 from tailrace.store.hbase.client import Client, Deletion
+from tailrace.store.hbase.long_values import LARGEST
+from tailrace.store.hbase.namespace import STATES
 from tailrace.store.hbase.shard_content import Entry, ShardContent, require_term
 from tailrace.store.hbase.shard_marks import (
     ATTEMPT,
@@ -42,25 +46,26 @@ from tailrace.store.hbase.versioned_row import Known, Update, Values
 
 
 class HbaseShard(Shard):
-    def __init__(self, client: Client, namespace: str, shard: int, grace: float = GRACE) -> None:
-        self._content = ShardContent(client, namespace, shard)
-        self._trimmer = Trimmer(self._content, grace)
+    def __init__(self, client: Client, namespace: str, shard: int, grace: float = GRACE, table: str = STATES) -> None:
+        self.content = ShardContent(client, namespace, shard, table)
+        self._trimmer = Trimmer(self.content, grace)
         self._last: Known | None = None  # what is known of the row of marks since the last epoch
 
     @contextmanager
     def at(self, epoch: int) -> Iterator[HbaseShardSnapshot]:
-        yield HbaseShardSnapshot(self._content, epoch, SeenMarks(self._content))
+        yield HbaseShardSnapshot(self.content, epoch, SeenMarks(self.content))
 
     def fence(self, term: int) -> None:
         def decide(values: Values) -> Update | None:
             return Update({FENCE: encode_fence(term)}) if ShardMarks(values).fence < term else None
 
-        self._content.row.change([FENCE], decide)
+        self.content.row.change([FENCE], decide)
 
     # applying
 
     def apply(self, epoch: int, writes: Sequence[Write], keep: int, term: int = 0) -> bool:
-        content, attempt = self._content, os.urandom(ATTEMPT)
+        _require_sizes(writes)
+        content, attempt = self.content, os.urandom(ATTEMPT)
         columns = [FENCE, OLDEST, *(state_column(write.state) for write in writes)]
         known = self._read_marks(epoch, writes, columns, term)
         wanted = [write for write in writes if ShardMarks(known.values).of(write.state).decided < epoch]
@@ -101,9 +106,9 @@ class HbaseShard(Shard):
         begin: Known | None = known
         while True:
             try:
-                return self._content.row.change(columns, decide, begin)
+                return self.content.row.change(columns, decide, begin)
             except _LeftOpen as found:
-                self._content.finish(found.states)
+                self.content.finish(found.states)
                 begin = None
 
     def _read_marks(self, epoch: int, writes: Sequence[Write], columns: Sequence[bytes], term: int) -> Known:
@@ -118,14 +123,14 @@ class HbaseShard(Shard):
             marks = ShardMarks(known.values)
             if all(marks.of(write.state).decided < epoch for write in writes):
                 return known
-        known = self._content.row.read_known(columns)
+        known = self.content.row.read_known(columns)
         require_term(ShardMarks(known.values), term)
         return known
 
     # taking back
 
     def roll_back(self, epoch: int, states: Sequence[int] | None = None) -> list[int]:
-        marks = ShardMarks(self._content.row.read(prefixes=[OLDEST, STATE, DECISION]))
+        marks = ShardMarks(self.content.row.read(prefixes=[OLDEST, STATE, DECISION]))
         ahead = {s for s, m in marks.states.items() if m.decided > epoch and (states is None or s in states)}
         later = [d for d in marks.decisions if d.epoch > epoch and ahead & d.generations.keys()]
         recorded = {state for decision in later for state in decision.generations}
@@ -135,31 +140,41 @@ class HbaseShard(Shard):
                 self._undo(decision, ahead - lost)
             except Corrupt:
                 lost |= ahead & decision.generations.keys()
-        self._content.row.change(
+        self.content.row.change(
             [*map(state_column, sorted(ahead)), *(decision.column for decision in marks.decisions)],
             lambda values: _take_back(ShardMarks(values), epoch, ahead),
         )
         for decision in later:
             if decision.generations.keys() <= ahead:
-                self._content.staging.drop(*decision[:3])
+                self.content.staging.drop(*decision[:3])
         return sorted(lost)
 
     def _undo(self, decision: Decision, states: set[int]) -> None:
         """Deletes the entries that an epoch wrote, even those that a task may still put later."""
         deletions = []
-        for state, key, *_ in self._content.staging.read(decision, states):
+        for state, key, *_ in self.content.staging.read(decision, states):
             timestamp = cell_timestamp(decision.epoch, decision.generations[state])
-            row = state_prefix(self._content.shard, state) + key
+            row = state_prefix(self.content.shard, state) + key
             deletions.append(Deletion(row, timestamp, [COLUMN], "version"))
-        self._content.entries.delete_many(deletions)
+        self.content.entries.delete_many(deletions)
 
     def drop(self, state: int) -> None:
-        start, stop = state_range(state_prefix(self._content.shard, state), b"", None)
-        for page in self._content.entries.scan(start, stop or None, keys_only=True):
+        start, stop = state_range(state_prefix(self.content.shard, state), b"", None)
+        for page in self.content.entries.scan(start, stop or None, keys_only=True):
             newest = [(row, timestamp) for row, cells in page for _, timestamp in cells.values()]
-            self._content.entries.delete_many([Deletion(row, timestamp, [COLUMN]) for row, timestamp in newest])
+            self.content.entries.delete_many([Deletion(row, timestamp, [COLUMN]) for row, timestamp in newest])
         column = state_column(state)
-        self._content.row.change([column], lambda values: Update(deletes=[column]) if values else None)
+        self.content.row.change([column], lambda values: Update(deletes=[column]) if values else None)
+
+
+def _require_sizes(writes: Sequence[Write]) -> None:
+    """Raises `EntryTooLarge` if a value does not fit into a cell. HBase would refuse it only after the decision."""
+    for write in writes:
+        sizes = pc.fill_null(pc.binary_length(write.values), 0)
+        largest = pc.max(sizes).as_py() or 0
+        if largest > LARGEST:
+            key = write.keys[pc.index(sizes, largest).as_py()].as_py()
+            raise EntryTooLarge(key=key.hex(), size=largest, limit=LARGEST)
 
 
 class _LeftOpen(Exception):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TypeVar
 
 import numpy as np
@@ -47,7 +47,7 @@ from tailrace.store.hbase.hbase_shard import HbaseShard
 from tailrace.store.hbase.images import BAD_KEY, Gone, Images, image_prefix
 from tailrace.store.hbase.mapping import MAPPINGS, MappedTable, TableMapping, grown, unescape
 from tailrace.store.hbase.meta import Documents
-from tailrace.store.hbase.namespace import read_settings
+from tailrace.store.hbase.namespace import STATES, read_settings
 from tailrace.store.hbase.placement import PLACEMENT
 from tailrace.store.hbase.resolved_log import ReadEntry, ResolvedLog
 from tailrace.store.hbase.resolver import Resolver
@@ -58,6 +58,7 @@ from tailrace.store.hbase.table_options import create_mapping, table_options
 from tailrace.store.hbase.tail import ROUND, TRIMMED, WANTED, Tail
 from tailrace.store.hbase.tracking import Tracking
 from tailrace.store.hbase.user_tables import UserTable
+from tailrace.store.inspection import Inspection, Repairs
 from tailrace.store.key_limit import KeyLimit
 from tailrace.store.locks import Holder, LockName
 from tailrace.store.store_ref import StoreRef
@@ -69,31 +70,41 @@ T = TypeVar("T")
 
 def parse_location(ref: StoreRef) -> tuple[str, int, str]:
     """Host, port and namespace of `hbase://host:port/namespace`. Raises `NotAStore` for another form."""
-    address, _, namespace = ref.location.removeprefix("//").partition("/")
+    address, _, namespace = ref.location.partition("#")[0].removeprefix("//").partition("/")
     host, _, port = address.rpartition(":")
     if not ref.location.startswith("//") or not host or not port.isdigit() or not namespace.isidentifier():
         raise NotAStore(path=ref.url, reason="write hbase://host:port/namespace, with the port of a Thrift2 server")
     return host, int(port), namespace
 
 
+def state_table(ref: StoreRef) -> str:
+    """The table of the states: `state`, or that of a scratch store, which the fragment of the URL names."""
+    return ref.location.partition("#")[2] or STATES
+
+
 class HbaseStore(Store):
     key_limit = KEY_LIMIT
     hashes_keys = True
-    capabilities: frozenset[Capability] = frozenset()
+    capabilities = frozenset({Capability.INSPECTION, Capability.REPAIR})
 
     def __init__(self, ref: StoreRef) -> None:
         host, port, self.namespace = parse_location(ref)
         self.ref, self.path = ref, ref.url
         self.client = Client(host, port)
-        settings = read_settings(self.client, self.namespace)
+        try:
+            settings = read_settings(self.client, self.namespace)
+        except BaseException:
+            self.client.close()
+            raise
         self.nodes, self.shards = settings.nodes, settings.shards
         self._admin = Admin(self.client)
         meta = self.client.table(f"{self.namespace}:meta", b"d")
         self._documents, self._locks = Documents(meta, self.nodes), RowLocks(meta, self.path)
         self._tracking = Tracking(self.client, self.namespace)
-        self._images = Images(self.client.table(f"{self.namespace}:rows", b"r"))
-        self._log = ResolvedLog(self.client.table(f"{self.namespace}:log", b"l"))
+        self.images = Images(self.client.table(f"{self.namespace}:rows", b"r"))
+        self.log = ResolvedLog(self.client.table(f"{self.namespace}:log", b"l"))
         self._shards: dict[int, HbaseShard] = {}
+        self._state_table = state_table(ref)
         self._trimmer = BackgroundTrimmer(self.trim)
         self.resolver = Resolver(self.client, self.namespace, self._documents, self._locks, self.nodes, self.key_limit)
 
@@ -113,6 +124,23 @@ class HbaseStore(Store):
 
     def holder(self, name: LockName) -> Holder | None:
         return self._locks.holder(name)
+
+    # audits
+
+    def raw_documents(self, names: Sequence[str] | None = None) -> dict[bytes, bytes]:
+        """Documents as of one moment, undecoded: those with these names, or all."""
+        return self._documents.raw(names)
+
+    @contextmanager
+    def inspect(self) -> Iterator[Inspection]:
+        from tailrace.store.hbase.hbase_inspection import HbaseInspection
+
+        yield HbaseInspection(self)
+
+    def repairs(self) -> Repairs:
+        from tailrace.store.hbase.hbase_repairs import HbaseRepairs
+
+        return HbaseRepairs(self)
 
     # tailing
 
@@ -161,12 +189,13 @@ class HbaseStore(Store):
     def _layout(self, table: TableDef) -> Layout | None:
         return self._documents.document(LAYOUTS, table.id)
 
-    def _as_stored(self, table: TableDef) -> TableDef:
+    def as_stored(self, table: TableDef) -> TableDef:
         """A table with its layout as it is now."""
         layout = self._layout(table)
         return table if layout is None or layout == table.layout else table.with_layout(layout)
 
-    def _user_table(self, table: TableDef) -> UserTable:
+    def user_table(self, table: TableDef) -> UserTable:
+        """The table of HBase of a table, by the layout that it is given with."""
         return UserTable(self.client, MappedTable(self._mapping(table), table))
 
     # writing
@@ -182,7 +211,7 @@ class HbaseStore(Store):
         faults.point("write.commit")
         for change in changes:
             if change.rows.num_rows:
-                written += self._user_table(change.table).write(change)
+                written += self.user_table(change.table).write(change)
         faults.point("write.committed")
         tail = self._tail()
         return Written((tail.begun + 1) * ROUND if written else tail.transaction, written)
@@ -194,8 +223,8 @@ class HbaseStore(Store):
 
     def get(self, table: TableDef, keys: Sequence[bytes], past: Past | None = None) -> dict[bytes, bytes]:
         if past is not None:
-            return self._get_past(self._as_stored(table), keys, past.cut)
-        user = self._user_table(self._as_stored(table))
+            return self._get_past(self.as_stored(table), keys, past.cut)
+        user = self.user_table(self.as_stored(table))
         rows = user.mapped.rows_of_keys(keys)
         found = [(key, row, cells) for key, row, cells in zip(keys, rows, user.get(rows), strict=True) if cells]
         batch = user.mapped.decode_rows([(row, cells) for _, row, cells in found])
@@ -205,7 +234,7 @@ class HbaseStore(Store):
     def _get_past(self, table: TableDef, keys: Sequence[bytes], cut: Cut) -> dict[bytes, bytes]:
         nodes = self._nodes_of(table, keys)
         whole = [image_prefix(table.id, node) + key for node, key in zip(nodes.tolist(), keys, strict=True)]
-        images = self._images.read(whole, cut.transaction)
+        images = self.images.read(whole, cut.transaction)
         self._require_readable(cut)
         rows = {}
         for key, image in zip(keys, images, strict=True):
@@ -240,7 +269,7 @@ class HbaseStore(Store):
         upto: bytes | None = None,
     ) -> Iterator[pa.RecordBatch]:
         names = [table.stored[p].name for p in columns]
-        now = self._as_stored(table)
+        now = self.as_stored(table)
         batches = self._newest(now, node, after, upto) if cut is None else self._at_cut(now, node, cut, after, upto)
         run: list[pa.RecordBatch] = []
         for batch in batches:
@@ -253,7 +282,7 @@ class HbaseStore(Store):
 
     def _newest(self, table: TableDef, node: int, after: bytes, upto: bytes | None) -> Iterator[pa.RecordBatch]:
         """A node's rows in the table of HBase itself."""
-        user = self._user_table(table)
+        user = self.user_table(table)
         for page in user.scan():
             batch = user.mapped.decode_rows(page)
             wanted = hash_buckets(table.key_columns(batch), self.nodes, batch.num_rows) == node
@@ -267,7 +296,7 @@ class HbaseStore(Store):
         self, table: TableDef, node: int, cut: Cut, after: bytes, upto: bytes | None
     ) -> Iterator[pa.RecordBatch]:
         """A node's rows at a cut, from the images."""
-        for page in self._images.scan(image_prefix(table.id, node), cut.transaction, after, upto):
+        for page in self.images.scan(image_prefix(table.id, node), cut.transaction, after, upto):
             self._require_readable(cut)
             for key, _, bad in page:
                 if bad:
@@ -283,7 +312,7 @@ class HbaseStore(Store):
 
     def step(self, table: TableDef, node: int, after: bytes, count: int, size: int) -> tuple[bytes | None, int]:
         rows, total, last = 0, 0, after
-        for page in self._images.scan(image_prefix(table.id, node), self._tail().transaction, after):
+        for page in self.images.scan(image_prefix(table.id, node), self._tail().transaction, after):
             for key, row, _ in page:
                 total += len(row)
                 if rows == count or (rows and total > size):
@@ -296,7 +325,7 @@ class HbaseStore(Store):
     def deltas(
         self, table: TableDef, node: int, start: Cut, end: Cut, columns: Sequence[int], size: int = 200_000
     ) -> Iterator[pa.RecordBatch]:
-        now = self._as_stored(table)
+        now = self.as_stored(table)
         columns_and_weight = [*columns, len(now.stored)]
         run: list[pa.RecordBatch] = []
         bad: dict[bytes, BadRow] = {}
@@ -314,8 +343,8 @@ class HbaseStore(Store):
     def history(
         self, tables: Mapping[int, TableDef], node: int, start: Cut, end: Cut
     ) -> Iterator[tuple[Position, TableDef, pa.RecordBatch]]:
-        stored = {number: self._as_stored(table) for number, table in tables.items()}
-        for read in self._log.read(node, start.offsets[node], end.offsets[node]):
+        stored = {number: self.as_stored(table) for number, table in tables.items()}
+        for read in self.log.read(node, start.offsets[node], end.offsets[node]):
             entry = read.entry
             if entry.table in tables:
                 table, batch = tables[entry.table], log_entries.decode_rows(entry, stored[entry.table])
@@ -323,13 +352,13 @@ class HbaseStore(Store):
                 yield Position(entry.transaction), table, changed.append_column(WEIGHT, batch.column(WEIGHT))
 
     def _table_entries(self, table: TableDef, node: int, start: Cut, end: Cut) -> Iterator[ReadEntry]:
-        entries = self._log.read(node, start.offsets[node], end.offsets[node])
+        entries = self.log.read(node, start.offsets[node], end.offsets[node])
         return (read for read in entries if read.entry.table == table.id)
 
     def touched(self, start: Cut, end: Cut, *, checked: bool = True) -> dict[int, int]:
         counts: dict[int, int] = {}
         for node in range(self.nodes):
-            for read in self._log.read(node, start.offsets[node], end.offsets[node], checked=checked):
+            for read in self.log.read(node, start.offsets[node], end.offsets[node], checked=checked):
                 counts[read.entry.table] = counts.get(read.entry.table, 0) + read.entry.operations
         return counts
 
@@ -339,7 +368,7 @@ class HbaseStore(Store):
 
     def cut_after(self, cut: Cut, operations: int) -> Cut:
         best, newest = cut, self.newest_cut()
-        for note in self._log.notes_after(cut.transaction):
+        for note in self.log.notes_after(cut.transaction):
             is_too_large = note.operations - cut.operations > operations and note.operations > best.operations
             if note.transaction > newest.transaction or (is_too_large and best.operations > cut.operations):
                 break
@@ -370,7 +399,7 @@ class HbaseStore(Store):
 
     def written_after(self, cut: Cut) -> float | None:
         newest = self.newest_cut()
-        for note in self._log.notes_after(cut.transaction):
+        for note in self.log.notes_after(cut.transaction):
             if note.transaction > newest.transaction:
                 return None
             if note.operations > cut.operations:
@@ -382,14 +411,18 @@ class HbaseStore(Store):
     def trim(self, cut: Cut) -> None:
         if cut.transaction > (self._documents.document(TRIMMED) or 0):
             self._documents.change_documents({TRIMMED.name: cut.transaction})
-        self._forget(self._images.trim(self._log.images_upto(cut.transaction)))
+        self._forget(self.images.trim(self.log.images_upto(cut.transaction)))
         for node, end in enumerate(cut.offsets):
-            self._log.trim(node, end)
+            self.log.trim(node, end)
         faults.point("log.trim")
-        self._log.trim_notes(cut.transaction)
+        self.log.trim_notes(cut.transaction)
 
     def trim_soon(self, cut: Cut) -> None:
         self._trimmer.request(cut)
+
+    def finish_trimming(self) -> None:
+        """Waits until everything is trimmed that `trim_soon` was asked for."""
+        self._trimmer.finish()
 
     def _forget(self, gone: Sequence[Gone]) -> None:
         """Deletes the images of deleted rows, and raises the horizons of their tables above the deletions.
@@ -410,7 +443,7 @@ class HbaseStore(Store):
                     self._documents.change_documents(
                         {MAPPINGS.at(number): raised}, expected={MAPPINGS.at(number): mapping}
                     )
-                self._images.forget(of_table)
+                self.images.forget(of_table)
 
     def drop_rows(self, table: int) -> None:
         mapping = self._documents.document(MAPPINGS, table)
@@ -422,14 +455,14 @@ class HbaseStore(Store):
                 self._tracking.untrack(mapping.table)
                 if mapping.own:
                     self._admin.drop_table(mapping.table)
-            self._images.drop(table, self._tail().transaction + ROUND)
+            self.images.drop(table, self._tail().transaction + ROUND)
             self._documents.change_documents({MAPPINGS.at(table): None, ROW_COUNTS.at(table): None})
 
     # shards and closing
 
     def shard(self, index: int) -> HbaseShard:
         if index not in self._shards:
-            self._shards[index] = HbaseShard(self.client, self.namespace, index)
+            self._shards[index] = HbaseShard(self.client, self.namespace, index, table=self._state_table)
         return self._shards[index]
 
     def sync(self) -> None:

@@ -1,7 +1,8 @@
 """Images: a copy of every row by transaction, and what is needed to merge later cells into it.
 
     ns:rows   row = table (u32) | node (u16) | key, timestamp of the cells = transaction
-              v   length of the stamps (u32) | stamps | the row as `TableDef.rows` packs it, empty if there is none
+              v   length of the stamps (u32) | stamps | the row as `TableDef.rows` packs it, empty if there is none;
+                  v1, v2, ... the rest of it, if it is long
               b   why it cannot be read: a JSON object of columns and reasons; empty if it can be read again
 
 Stamps are: number of columns (u16) | timestamp of the cell `_` and of each column by stored position (i64 each) |
@@ -23,7 +24,9 @@ import numpy as np
 from tailrace.codec.arrays import Vector
 from tailrace.errors import Corrupt
 from tailrace.store.hbase.cell_merging import ABSENT, Column, Stamps
-from tailrace.store.hbase.client import Deletion, HbaseTable
+from tailrace.store.hbase.client import Cells, Deletion, HbaseTable
+from tailrace.store.hbase.long_values import join_value, split_value
+from tailrace.store.hbase.mapping import KEY
 
 IMAGE, BAD = b"v", b"b"
 BAD_KEY = b"\xff"  # the beginning of the key of a row whose row key is no primary key
@@ -139,7 +142,7 @@ class Images:
     def write(self, images: Sequence[tuple[bytes, Image]], was_bad: Sequence[bool], transaction: int) -> None:
         rows = []
         for (key, image), bad_before in zip(images, was_bad, strict=True):
-            cells = {IMAGE: _LENGTH.pack(len(image.stamps)) + image.stamps + (image.row or b"")}
+            cells = split_value(IMAGE, _LENGTH.pack(len(image.stamps)) + image.stamps + (image.row or b""))
             if image.bad or bad_before:
                 cells[BAD] = msgspec.json.encode(dict(image.bad)) if image.bad else b""
             rows.append((key, cells))
@@ -190,14 +193,18 @@ def after_prefix(prefix: bytes) -> bytes:
     return (int.from_bytes(prefix, "big") + 1).to_bytes(len(prefix), "big")
 
 
-def _image(cells: Mapping[bytes, tuple[bytes, int]]) -> Image:
-    cell = cells[IMAGE][0]
-    end = _LENGTH.size + int(_LENGTH.unpack_from(cell)[0])
-    return Image(cell[end:] or None, cell[_LENGTH.size : end], _bad(cells[BAD][0]) if BAD in cells else NOTHING)
+def _image(cells: Cells) -> Image:
+    value = join_value(IMAGE, cells)
+    end = _LENGTH.size + int(_LENGTH.unpack_from(value)[0])
+    return Image(value[end:] or None, value[_LENGTH.size : end], _bad(cells[BAD][0]) if BAD in cells else NOTHING)
 
 
 def _bad(cell: bytes) -> Mapping[str, str]:
-    return msgspec.json.decode(cell, type=dict[str, str]) if cell else NOTHING
+    """The bad columns. A note that cannot be read counts as one about the whole row: an audit finds it."""
+    try:
+        return msgspec.json.decode(cell, type=dict[str, str]) if cell else NOTHING
+    except msgspec.MsgspecError as error:
+        return {KEY: f"the note about it is damaged ({error})"}
 
 
 def last_deletion(stamps: bytes) -> int:

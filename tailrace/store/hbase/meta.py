@@ -33,6 +33,10 @@ class Documents:
         names = sorted((stored.decode(errors="replace"), value) for stored, value in found.items())
         return {name.removeprefix(kind.name): kind.decode(name, value, self._nodes) for name, value in names}
 
+    def raw(self, names: Sequence[str] | None = None) -> dict[bytes, bytes]:
+        """Documents as of one moment, undecoded: those with these names, or all."""
+        return self._row.read(None if names is None else [name.encode() for name in names])
+
     def together(self, *kinds: Kind[Any]) -> dict[str, dict[str, Any]]:
         """The documents of several kinds as of one moment: for each kind its documents by key."""
         found = self._row.read(prefixes=[kind.name.encode() for kind in kinds])

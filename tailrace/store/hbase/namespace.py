@@ -7,6 +7,8 @@
     rows    r     a copy of every row of every table, by transaction
     state   s, m  states of shards by epoch (s); marks of shards and staged writes (m)
 
+During an audit there is also a table `scratch_...`, which is like `state`.
+
 Users' tables may be in any namespace.
 """
 
@@ -24,6 +26,7 @@ from tailrace.store.hbase.versioned_row import Update, Values, VersionedRow
 
 FORMAT = 1
 NODES = 2  # of a new store
+STATES = "state"
 ROW, COLUMN = b"settings", b"settings"
 MOST_REGIONS = 16  # of a new table
 _SHARD = struct.Struct(">H")
@@ -53,10 +56,10 @@ def create(client: Client, namespace: str, nodes: int = NODES, shards: int | Non
         ("wal", [Family(b"w")], (), None),
         ("log", [Family(b"l")], _split(wanted.nodes), None),
         ("rows", [Family(b"r", ALL_VERSIONS)], (), None),
-        ("state", [Family(b"s", ALL_VERSIONS), Family(b"m")], _split(wanted.shards), None),
     ]
     for _ in client.connections.map(lambda t: admin.create_table(f"{namespace}:{t[0]}", *t[1:]), tables):
         pass
+    create_states(admin, namespace, STATES, wanted.shards)
 
     def decide(values: Values) -> Update | None:
         return None if COLUMN in values else Update({COLUMN: msgspec.json.encode(wanted)})
@@ -73,6 +76,11 @@ def create(client: Client, namespace: str, nodes: int = NODES, shards: int | Non
                 advice=f"It is fixed when a store is created. Omit {option}, or use another namespace",
             )
     return found
+
+
+def create_states(admin: Admin, namespace: str, name: str, shards: int) -> None:
+    """Makes a table for the states of shards."""
+    admin.create_table(f"{namespace}:{name}", [Family(b"s", ALL_VERSIONS), Family(b"m")], _split(shards))
 
 
 def read_settings(client: Client, namespace: str) -> Settings:

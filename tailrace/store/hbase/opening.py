@@ -15,13 +15,20 @@ _OF_EMBEDDED_STORES = {"durable": True, "map_size": None}  # options, and what H
 
 
 def exists(ref: StoreRef) -> bool:
-    host, port, name = parse_location(ref)
-    with closing(Client(host, port)) as client:
+    with closing(connect(ref)) as client:
         try:
-            namespace.read_settings(client, name)
+            namespace.read_settings(client, parse_location(ref)[2])
         except NotAStore:
             return False
         return True
+
+
+def connect(ref: StoreRef) -> Client:
+    """A client for the server of a store. Raises `StoreUnavailable` after seconds if that is not a Thrift2 server."""
+    host, port, _ = parse_location(ref)
+    client = Client(host, port)
+    client.connections.reach()
+    return client
 
 
 def open_store(ref: StoreRef, requested: Requested, *, create: bool) -> HbaseStore:
@@ -30,9 +37,9 @@ def open_store(ref: StoreRef, requested: Requested, *, create: bool) -> HbaseSto
         if (given := getattr(requested, option)) not in (None, found):
             advice = f"It is an option of embedded stores. Omit {option}"
             raise OptionDiffers(path=ref.url, option=option, found=found, given=given, advice=advice)
-    host, port, name = parse_location(ref)
-    if create and not exists(ref):
-        with closing(Client(host, port)) as client:
+    with closing(connect(ref)) as client:
+        if create and not exists(ref):
+            name = parse_location(ref)[2]
             namespace.create(client, name, requested.nodes or namespace.NODES, requested.shards)
     store = HbaseStore(ref)
     for option in ("nodes", "shards"):

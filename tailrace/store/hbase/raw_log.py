@@ -36,6 +36,7 @@ from tailrace.errors import Corrupt
 
 if TYPE_CHECKING:
     from tailrace.store.hbase.client import HbaseTable
+from tailrace.store.hbase.long_values import PIECE
 
 PUT, DELETE, DELETE_FAMILY_VERSION, DELETE_COLUMN, DELETE_FAMILY, BULK_LOAD = 4, 8, 10, 12, 14, 255
 """Types of cells: the codes of HBase, and one for a bulk load, whose cells are not in the log."""
@@ -44,7 +45,7 @@ BARRIER = b"\0tailrace:"
 """The beginning of the qualifier of a barrier: a deletion that changes nothing."""
 
 SCAN = "scan"  # the beginning of the name of a region that does not exist: it has the rows of a scan
-CHUNK = b"c"  # the column of a chunk; a chunk above 8 MiB continues in the columns c001, c002, ...
+CHUNK = b"c"  # the column of a chunk; a long chunk continues in the columns c001, c002, ...
 MARK = b"s"  # the column of a mark
 _MAGIC = b"TRW1"
 _HEAD = struct.Struct("<4sIH")
@@ -191,6 +192,12 @@ class Chunk(NamedTuple):
     def sequence(self) -> int:
         """The sequence id of its last edit."""
         return int(_SEQUENCE.unpack(self.row[_NAME:])[0])
+
+
+def chunk_cells(chunk: bytes) -> dict[bytes, bytes]:
+    """The cells of a chunk, which are to be put with one timestamp."""
+    pieces = [chunk[i : i + PIECE] for i in range(0, len(chunk), PIECE)]
+    return {CHUNK + (b"%03d" % i if i else b""): piece for i, piece in enumerate(pieces)}
 
 
 def read_chunks(wal: HbaseTable, region: str, after: int, upto: int) -> Iterator[Chunk]:

@@ -20,11 +20,11 @@ from tailrace.errors import Corrupt, OffsetGap
 from tailrace.store import log_entries
 from tailrace.store.hbase.client import Cells, Deletion, HbaseTable
 from tailrace.store.hbase.images import WrittenImages
+from tailrace.store.hbase.long_values import join_value, split_value
 from tailrace.store.hbase.resolving import NodeEntry, Notes
 from tailrace.store.log_entries import Entry, decode_log_key, log_key
 
 NOTES_NODE = 0xFFFF
-PIECE = 4 << 20  # bytes of one cell: HBase refuses cells of more than 10 MiB
 ENTRY, NOTES, NOTE, IMAGES = b"e", b"b", b"n", b"k"
 _KEY = struct.Struct(">HQ")
 
@@ -58,7 +58,7 @@ class ResolvedLog:
         rows = []
         for entry in entries:
             value = log_entries.encode(table, entry.operations, transaction, entry.batch)
-            cells = _pieces(ENTRY, value)
+            cells = split_value(ENTRY, value)
             if entry.notes is not None:
                 cells[NOTES] = msgspec.json.encode(entry.notes)
             rows.append((log_key(entry.node, ends[entry.node]), cells))
@@ -71,7 +71,7 @@ class ResolvedLog:
         """Writes the note of a transaction."""
         cells = {NOTE: log_entries.encode_note(written, sum(ends), ends)}
         if images is not None:
-            cells |= _pieces(IMAGES, zlib.compress(msgspec.msgpack.encode(images), 1))
+            cells |= split_value(IMAGES, zlib.compress(msgspec.msgpack.encode(images), 1))
         self._table.put_many([(_KEY.pack(NOTES_NODE, transaction), cells)], timestamp=transaction)
 
     def clear(self, ends: Sequence[int], transaction: int) -> None:
@@ -90,7 +90,7 @@ class ResolvedLog:
                 _, offset = decode_log_key(row)
                 if offset != expected:
                     raise OffsetGap(node=node, expected=expected, found=offset)
-                entry = log_entries.decode(node, offset, _whole(ENTRY, cells), checked=checked)
+                entry = log_entries.decode(node, offset, join_value(ENTRY, cells), checked=checked)
                 yield ReadEntry(entry, _notes(cells, node, offset))
                 expected = offset + entry.operations
         if expected != end:
@@ -108,8 +108,20 @@ class ResolvedLog:
         for page in self._table.scan(_KEY.pack(NOTES_NODE, 0), _KEY.pack(NOTES_NODE, transaction + 1), size=16):
             for row, cells in page:
                 if IMAGES in cells:
-                    content = zlib.decompress(_whole(IMAGES, cells))
+                    content = zlib.decompress(join_value(IMAGES, cells))
                     yield _KEY.unpack(row)[1], msgspec.msgpack.decode(content, type=WrittenImages)
+
+    def stored_entries(self, node: int, end: int) -> Iterator[tuple[int, Cells]]:
+        """The cells of all entries of a node's log up to an offset, undecoded."""
+        for page in self._table.scan(log_key(node, 0), log_key(node, end), size=16):
+            for row, cells in page:
+                yield decode_log_key(row)[1], cells
+
+    def stored_notes(self, upto: int) -> Iterator[tuple[int, Cells]]:
+        """The cells of the notes of transactions up to this one, undecoded."""
+        for page in self._table.scan(_KEY.pack(NOTES_NODE, 0), _KEY.pack(NOTES_NODE, upto + 1), size=100):
+            for row, cells in page:
+                yield int(_KEY.unpack(row)[1]), cells
 
     def trim(self, node: int, end: int) -> None:
         """Deletes the entries of a node's log before an offset."""
@@ -123,20 +135,6 @@ class ResolvedLog:
         for page in self._table.scan(low, high):
             newest = [(row, max(timestamp for _, timestamp in cells.values())) for row, cells in page]
             self._table.delete_many([Deletion(row, timestamp) for row, timestamp in newest])
-
-
-def _pieces(name: bytes, value: bytes) -> dict[bytes, bytes]:
-    """A long value as several cells."""
-    pieces = [value[i : i + PIECE] for i in range(0, len(value), PIECE)]
-    return {name + (str(i).encode() if i else b""): piece for i, piece in enumerate(pieces)}
-
-
-def _whole(name: bytes, cells: Cells) -> bytes:
-    """The inverse of `_pieces`."""
-    pieces = [cells[name][0]] if name in cells else []
-    while (further := name + str(len(pieces)).encode()) in cells:
-        pieces.append(cells[further][0])
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _notes(cells: Cells, node: int, offset: int) -> Notes | None:

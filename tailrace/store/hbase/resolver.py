@@ -22,7 +22,7 @@ from msgspec import structs
 from tailrace import faults
 from tailrace.codec.schema import TableDef
 from tailrace.errors import EpochsLocked, NotShipped
-from tailrace.store.base import LAYOUTS, ROW_COUNTS
+from tailrace.store.base import LAYOUTS, ROW_COUNTS, Cut
 from tailrace.store.hbase.admin import Admin
 from tailrace.store.hbase.client import Client, Deletion
 from tailrace.store.hbase.images import Image, Images, WrittenImages, last_deletion
@@ -110,6 +110,25 @@ class Resolver:
     def exclusively(self, patience: float = PATIENCE) -> Any:
         """Keeps all processes from resolving, in a block."""
         return self._locks.held(LOCK, patience)
+
+    def correct(self, images: Sequence[tuple[bytes, Image]]) -> Cut:
+        """Replaces images that were wrong, in a transaction without a log entry. Returns the cut after it.
+
+        The caller computes everything that depends on these rows again. Deletions that the images may have known of
+        are forgotten: the horizons of all tables are raised, so that HBase is asked instead.
+        """
+        with self._locks.held(LOCK, PATIENCE):
+            tail, *_ = self._begin()
+            number, horizon = tail.transaction + 1, int(time.time() * 1000)
+            gone = {n: last_deletion(image.stamps) for n, (_, image) in enumerate(images) if image.row is None}
+            written = WrittenImages([key for key, _ in images], b"\1" * len(images), gone)
+            self._images.write(images, [True] * len(images), number)
+            self._log.write_note(number, time.time(), tail.ends, written)
+            changes: dict[str, Any] = {TAIL.name: structs.replace(tail, transaction=number)}
+            for key, mapping in self._documents.documents(MAPPINGS).items() if images else ():
+                changes[MAPPINGS.at(key)] = structs.replace(mapping, horizon=max(mapping.horizon, horizon))
+            self._documents.change_documents(changes, expected=self._as_stored(tail))
+            return Cut(number, tail.ends)
 
     # rounds
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tailrace.errors import Fenced
 from tailrace.store.hbase.client import Cells, Client
+from tailrace.store.hbase.namespace import STATES
 from tailrace.store.hbase.shard_marks import (
     DECISION,
     FENCE,
@@ -47,11 +48,11 @@ class Entry(NamedTuple):
 class ShardContent:
     """One shard in the table `state` of a namespace."""
 
-    def __init__(self, client: Client, namespace: str, shard: int) -> None:
+    def __init__(self, client: Client, namespace: str, shard: int, table: str = STATES) -> None:
         self.shard = shard
-        self._table = client.table(f"{namespace}:state", None)
-        self.entries = client.table(f"{namespace}:state", b"s")
-        marks = client.table(f"{namespace}:state", b"m")
+        name = f"{namespace}:{table}"
+        self._table, self.entries = client.table(name, None), client.table(name, b"s")
+        marks = client.table(name, b"m")
         self.staging = Staging(marks, shard)
         self._marks_key = _MARKS.pack(shard, 0xFFFFFFFF, b"meta")
         self.row = VersionedRow(marks, self._marks_key)

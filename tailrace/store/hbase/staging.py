@@ -68,15 +68,22 @@ class Staging:
 
     def drop(self, epoch: int, attempt: bytes, chunks: int) -> None:
         """Deletes what an attempt has staged."""
-        self._delete(self._row(epoch, attempt, number) for number in range(chunks))
+        self.delete(self._row(epoch, attempt, number) for number in range(chunks))
 
     def drop_upto(self, epoch: int) -> None:
         """Deletes what all attempts have staged, up to an epoch; also attempts that were never decided."""
+        self.delete(row for row, _ in self.staged_upto(epoch))
+
+    def staged_upto(self, epoch: int) -> Iterator[tuple[bytes, tuple[int, bytes]]]:
+        """The rows of chunks that attempts have staged, up to an epoch, each with its epoch and attempt."""
         low, high = self._prefix, self._row(epoch + 1, bytes(ATTEMPT), 0)
         for page in self._table.scan(low, high, keys_only=True, qualifiers=[_COLUMN]):
-            self._delete(row for row, _ in page)
+            for row, _ in page:
+                number, attempt, _ = _PLACE.unpack(row[len(self._prefix) :])
+                yield row, (number, attempt)
 
-    def _delete(self, rows: Iterable[bytes]) -> None:
+    def delete(self, rows: Iterable[bytes]) -> None:
+        """Deletes chunks by their rows."""
         self._table.delete_many([Deletion(row, _TIMESTAMP) for row in rows])
 
     def _row(self, epoch: int, attempt: bytes, number: int) -> bytes:

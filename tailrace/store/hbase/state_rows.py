@@ -5,18 +5,23 @@ from __future__ import annotations
 import struct
 
 from tailrace.codec.keys import after_prefix
-from tailrace.errors import Corrupt
 from tailrace.store.hbase.client import Cells
 from tailrace.store.hbase.row_ranges import RowRange
 
 COLUMN = b"v"
 _PREFIX = struct.Struct(">HI")
 _DELETED, _VALUE = b"\x00", b"\x01"
+_DAMAGED = b""  # what a damaged cell has: no row can be decoded from it, and a repair finds that it differs
 
 
 def state_prefix(shard: int, state: int) -> bytes:
     """The prefix of the rows of a state."""
     return _PREFIX.pack(shard, state)
+
+
+def state_of(row: bytes) -> int:
+    """The state of a row."""
+    return int(_PREFIX.unpack_from(row)[1])
 
 
 def state_range(prefix: bytes, low: bytes, high: bytes | None) -> RowRange:
@@ -35,6 +40,4 @@ def decode_cell(cells: Cells) -> bytes | None:
     stored = cells[COLUMN][0]
     if stored[:1] == _VALUE:
         return stored[1:]
-    if stored != _DELETED:
-        raise Corrupt(where="a value of a state", reason=f"it begins with {stored[:1]!r}")
-    return None
+    return None if stored == _DELETED else _DAMAGED

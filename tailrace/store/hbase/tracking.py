@@ -18,10 +18,10 @@ from tailrace.store.hbase.client import Client, Deletion, HbaseTable
 from tailrace.store.hbase.mapping import TableMapping, unescape
 from tailrace.store.hbase.raw_log import (
     BARRIER,
-    CHUNK,
     MARK,
     SCAN,
     Mark,
+    chunk_cells,
     chunk_key,
     encode_chunk,
     mark_key,
@@ -78,8 +78,7 @@ class Tracking:
             number += 1
             cells = scanned_cells(mapping.table, page)
             horizon = max(horizon, int(cells.timestamps.max()))
-            chunk = encode_chunk(cells)
-            self._wal.put_many([(chunk_key(region, number), {CHUNK: chunk})])
+            self._wal.put_many([(chunk_key(region, number), chunk_cells(encode_chunk(cells)))])
         if number:
             mark = Mark(mapping.table, region, 0, "", "", horizon)
             value = msgspec.json.encode({k: getattr(mark, k) for k in mark.__struct_fields__ if k != "sequence"})

@@ -54,6 +54,11 @@ class VersionedRow:
     def __init__(self, table: HbaseTable, row: bytes) -> None:
         self._table, self._row = table, row
 
+    @property
+    def name(self) -> bytes:
+        """The row key."""
+        return self._row
+
     def read(self, qualifiers: Sequence[bytes] | None = None, prefixes: Sequence[bytes] = ()) -> Values:
         """The values of columns as of one moment: the given ones, or those with one of the prefixes, or all."""
         cells = self._table.get(self._row, qualifiers=qualifiers, prefixes=prefixes)

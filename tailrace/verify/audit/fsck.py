@@ -6,11 +6,13 @@ notes       transactions are numbered without gaps; the last note says where the
 tables      rows decode and are stored under their own key on their own node; the row count is right
 shards      marks agree with the committed epoch and the undo records; undo records are complete and sorted
 states      every state belongs to a view that exists, is being built or is being dropped
+leftovers   no shard has records that nothing will remove
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from tailrace.catalog.catalog import Catalog
@@ -24,6 +26,7 @@ from tailrace.verify.audit.findings import EXAMPLES, REPAIR, Finding
 from tailrace.verify.audit.state_names import State, describe_states, unpublished_states
 
 _BACKUP = "Restore a backup: this data exists nowhere else"
+_REBUILD = "Run `tailrace audit --repair`: it reads the rows of HBase again, and recomputes all views"
 _REMOVE = "Run `tailrace audit --repair`: it removes the document; Tailrace recreates it if needed"
 
 
@@ -86,11 +89,12 @@ def fsck_tables(store: Store, catalog: Catalog) -> list[Finding]:
     findings = []
     for table in catalog.tables.values():
         with store.inspect() as inspection:
-            faults, rows, counted = inspection.audit_rows(table)
+            faults, rows, counted, is_copy = inspection.audit_rows(table)
         users = tuple(sorted(v.name for v in catalog.views.values() if table.id in v.tables))
         if faults:
-            examples = _first(faults)
-            findings.append(Finding(f"table {table.name}", "damaged", len(faults), _BACKUP, examples, users, False))
+            advice, about = _REBUILD if is_copy else _BACKUP, ("rows", table.id)
+            damaged = Finding(f"table {table.name}", "damaged", len(faults), advice, _first(faults), users)
+            findings.append(replace(damaged, repairable=is_copy, place=about))
         if counted != rows:
             advice = "Run `tailrace audit --repair`: it corrects the count"
             examples = (f"stored row count: {counted:,}; actual rows: {rows:,}",)
@@ -110,10 +114,14 @@ def fsck_shards(store: Store, catalog: Catalog) -> list[Finding]:
     for shard in range(store.shards):
         try:
             with store.inspect() as inspection:
-                records = inspection.states(shard)
+                records, leftovers = inspection.states(shard), inspection.leftovers(shard)
         except StoreError as error:
             findings.append(_lost_shard(store, shard, error, catalog))
             continue
+        if leftovers:
+            advice = "Run `tailrace audit --repair`: it removes them. They only take space"
+            where, place = f"staged writes in shard {shard}", ("leftovers", shard)
+            findings.append(Finding(where, "orphan", leftovers, advice, (), (), True, place))
         # The intent first: its commit removes it, so the other order could miss an epoch committed in between.
         open_epoch = _open_epoch(store)
         committed = read_committed(store).epoch

@@ -68,6 +68,7 @@ final class Check {
   private Map<String, Object> described(ServerName name, ServerMetrics metrics) {
     Map<String, Object> entry = new LinkedHashMap<>();
     entry.put("server", name.getAddress().toString());
+    entry.put("name", name.toString());
     entry.put("regions", metrics.getRegionMetrics().size());
     List<Object> sources = new ArrayList<>();
     boolean running = false;

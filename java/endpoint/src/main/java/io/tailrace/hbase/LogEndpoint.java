@@ -15,6 +15,7 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.HConstants;
 import org.apache.hadoop.hbase.Server;
+import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
@@ -47,6 +48,7 @@ public class LogEndpoint extends BaseReplicationEndpoint {
   private Connection connection;
   private Tracked tracked;
   private Regions regions;
+  private Presence presence;
 
   @Override
   public void init(Context context) throws IOException {
@@ -91,14 +93,22 @@ public class LogEndpoint extends BaseReplicationEndpoint {
       return;
     }
     Object host = ctx.getAbortable();
-    server = host instanceof Server ? ((Server) host).getServerName().toString() : "";
+    ServerName name = host instanceof Server ? ((Server) host).getServerName() : null;
+    server = name == null ? "" : name.toString();
     tracked = new Tracked(connection, table("meta"));
     regions = new Regions(connection, host instanceof OnlineRegions ? (OnlineRegions) host : null, table("marks"));
+    if (name != null) {
+      presence = new Presence(connection, table("meta"), name);
+      presence.noteSoon();
+    }
     notifyStarted();
   }
 
   @Override
   protected void doStop() {
+    if (presence != null) {
+      presence.stop();
+    }
     try {
       connection.close();
       notifyStopped();
