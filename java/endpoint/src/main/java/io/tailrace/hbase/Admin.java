@@ -28,9 +28,9 @@ public final class Admin {
     "  move <region> [<server>]               region by encoded name; server as host:port; without it: any other",
     "  split <table> [<key>]                  at the key (\\xHH for bytes), or every region in its middle",
     "  merge <region> <region>                two neighbours",
-    "  flush <table>",
+    "  flush [<table>]                        without a table: all",
     "  compact <table> [--major]              and wait for the end",
-    "  rollwal <server>                       begin a new WAL file",
+    "  rollwal [<server>]                     begin a new WAL file; without a server: on all",
     "  drain <server>                         move all of its regions to others, before it is stopped",
     "  balancer on|off",
     "  shutdown                               stop the master and all region servers, in good order");
@@ -81,11 +81,11 @@ public final class Admin {
       case "merge":
         return placement.merge(at(rest, 0), at(rest, 1));
       case "flush":
-        return placement.flush(at(rest, 0));
+        return placement.flush(rest.length > 0 ? rest[0] : null);
       case "compact":
         return placement.compact(at(rest, 0), Arrays.asList(rest).contains("--major"));
       case "rollwal":
-        return placement.rollWal(at(rest, 0));
+        return placement.rollWal(rest.length > 0 ? rest[0] : null);
       case "drain":
         return placement.drain(at(rest, 0));
       case "balancer":

@@ -11,6 +11,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.regex.Pattern;
 import org.apache.hadoop.hbase.HRegionLocation;
 import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.TableName;
@@ -110,11 +111,21 @@ final class Placement {
     return answer;
   }
 
+  /** @param table null for all tables */
   Map<String, Object> flush(String table) throws IOException {
-    admin.flush(TableName.valueOf(table));
-    Map<String, Object> answer = new LinkedHashMap<>();
-    answer.put("flushed", table);
-    return answer;
+    List<Object> flushed = new ArrayList<>();
+    for (TableDescriptor descriptor : admin.listTableDescriptors((Pattern) null, true)) {
+      TableName name = descriptor.getTableName();
+      boolean wanted = table == null ? admin.isTableEnabled(name) : name.equals(TableName.valueOf(table));
+      if (wanted && !name.equals(TableName.META_TABLE_NAME)) {
+        admin.flush(name);
+        flushed.add(name.getNameAsString());
+      }
+    }
+    if (table != null && flushed.isEmpty()) {
+      throw new IOException("There is no table " + table);
+    }
+    return Collections.singletonMap("flushed", flushed);
   }
 
   Map<String, Object> compact(String table, boolean major) throws IOException, InterruptedException {
@@ -142,11 +153,14 @@ final class Placement {
     throw new IOException("The compaction of " + table + " did not end within " + WAIT_SECONDS + " s");
   }
 
-  Map<String, Object> rollWal(String server) throws IOException {
-    admin.rollWALWriter(server(server));
-    Map<String, Object> answer = new LinkedHashMap<>();
-    answer.put("rolled", server);
-    return answer;
+  /** @param address null for all servers */
+  Map<String, Object> rollWal(String address) throws IOException {
+    List<Object> rolled = new ArrayList<>();
+    for (ServerName server : address == null ? admin.getRegionServers() : Collections.singleton(server(address))) {
+      admin.rollWALWriter(server);
+      rolled.add(server.getAddress().toString());
+    }
+    return Collections.singletonMap("rolled", rolled);
   }
 
   /** Moves all regions of a server to others. The master gives it no more until it has been started again. */
