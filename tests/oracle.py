@@ -118,7 +118,7 @@ def compare_all_along(
     _write(rng, model, changed, 8)
     db.refresh()
     model.check()
-    for frame, reusable in inside(db).epochs.jobs.frames.values():
+    for frame, reusable, *_ in inside(db).epochs.jobs.frames.values():
         if frame is not None and reusable:
             with redirect_stdout(StringIO()) as plan:
                 frame.explain()
