@@ -56,6 +56,20 @@ def test_an_epoch_is_applied_once(store: Store) -> None:
     assert entries(store, 0) == {}
 
 
+def test_epoch_0_is_an_epoch(store: Store) -> None:
+    """A view over tables that nobody has written is built in it: COUNT(*) has a row then, too."""
+    shard = store.shard(0)
+    with shard.at(0) as snapshot:
+        assert snapshot.applied(7) is None
+    assert shard.apply(0, [Write.of(7, [b"a"], [b"0"], None)], keep=0)
+    assert not shard.apply(0, [Write.of(7, [b"a"], [b"other"], None)], keep=0)
+    with shard.at(0) as snapshot:
+        assert snapshot.applied(7) == 0
+    assert entries(store, 0) == {b"a": b"0"}
+    shard.apply(1, [Write.of(7, [b"a"], [b"1"], [b"0"])], keep=0)
+    assert (entries(store, 0), entries(store, 1)) == ({b"a": b"0"}, {b"a": b"1"})
+
+
 def test_a_snapshot_lists_the_keys_that_later_epochs_changed(store: Store) -> None:
     shard = store.shard(0)
     shard.apply(1, [Write.of(7, [b"a", b"b"], [b"1", b"1"], [None, None])], keep=0)

@@ -20,9 +20,10 @@ from tailrace.store.hbase.versioned_row import Values
 FENCE, OLDEST, STATE, DECISION = b"f", b"o", b"s", b"d"
 ATTEMPT = 8  # bytes of the id of an attempt
 GENERATIONS = 8  # bits of a timestamp
+NEVER = -1  # before epoch 0, in which views over empty tables are built
 _TERM = struct.Struct(">Q")
 _OLDEST = struct.Struct(">QQ")
-_MARK = struct.Struct(">QQ8sQQB")
+_MARK = struct.Struct(">qq8sQQB")
 _CHUNKS = struct.Struct(">I")
 _DECIDED = struct.Struct(">IB")
 
@@ -39,14 +40,14 @@ def cell_timestamp(epoch: int, generation: int = 0) -> int:
 class StateMark(NamedTuple):
     """What a shard has of a state.
 
-    applied             last epoch that is written completely
+    applied             last epoch that is written completely, or NEVER
     decided, attempt    last epoch whose content is decided, and the attempt that staged it
     first               no earlier epoch can be read, because the state began with this one
     burnt, generation   last epoch that was rolled back, and the generation of epochs up to it
     """
 
-    applied: int = 0
-    decided: int = 0
+    applied: int = NEVER
+    decided: int = NEVER
     attempt: bytes = bytes(ATTEMPT)
     first: int = 0
     burnt: int = 0

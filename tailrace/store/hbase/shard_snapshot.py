@@ -17,7 +17,7 @@ from tailrace.errors import SnapshotGone
 from tailrace.store.base import ShardSnapshot
 from tailrace.store.hbase.row_ranges import RowRange
 from tailrace.store.hbase.shard_content import ShardContent
-from tailrace.store.hbase.shard_marks import ShardMarks, cell_timestamp
+from tailrace.store.hbase.shard_marks import NEVER, ShardMarks, cell_timestamp
 from tailrace.store.hbase.state_rows import decode_cell, state_prefix, state_range
 
 TRUSTED = 15.0  # seconds for which marks that were read count
@@ -74,7 +74,8 @@ class HbaseShardSnapshot(ShardSnapshot):
         if self._seen.get().of(state).is_open:  # a process died in the middle; what it decided counts
             self._content.finish([state])
             self._seen.forget()
-        return self._seen.get().of(state).applied or None
+        applied = self._seen.get().of(state).applied
+        return None if applied == NEVER else applied
 
     def changed(self, state: int, epoch: int) -> list[bytes]:
         self._begin(state)
