@@ -51,6 +51,13 @@ def test_executors_that_are_lost_again_and_again_stop_the_epoch() -> None:
         assert jobs.runs == [views] * ATTEMPTS
 
 
+def test_no_view_is_to_blame_if_spark_can_run_nothing() -> None:
+    jobs = Jobs()
+    with pytest.raises(EpochFailed):
+        run_isolated("xb", jobs.run, lambda: False)
+    assert jobs.runs == ["xb"]
+
+
 def test_a_store_that_does_not_answer_is_no_views_fault() -> None:
     away = failed(cause=StoreUnavailable(url="hbase://h:1", reason="gone"))
     jobs = Jobs(away)
