@@ -47,7 +47,8 @@ def all_file_names(root: Path) -> set[str]:
 
 
 def test_the_directory_that_spark_spills_to_is_private(spark: SparkSession) -> None:
-    scratch = Path(spark.sparkContext.getConf().get("spark.local.dir", "/tmp"))
+    assert spark._jvm is not None
+    scratch = Path(spark._jvm.System.getProperty("java.io.tmpdir"))
     spark.range(1000).repartition(3).count()
     assert any(scratch.glob("blockmgr-*")), "Spark keeps its files elsewhere"
     assert (scratch.stat().st_mode & 0o777, scratch.stat().st_uid) == (0o700, os.geteuid())
