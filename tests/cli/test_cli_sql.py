@@ -106,7 +106,7 @@ def test_fresh_refreshes_first(shop: Tailrace, spark: SparkSession) -> None:
     shop("put", "orders", '{"id": 1, "cust": 7, "price": "2"}')
     fresh = shop("sql", "SELECT n FROM spend", "--fresh", "--json")
     assert json.loads(fresh.stdout) == [{"n": 1}]
-    assert json.loads(fresh.stderr) == {"epoch": 1, "lag_operations": 0, "lag_seconds": 0.0, "failed": []}
+    assert json.loads(fresh.stderr) == {"epoch": 1, "lag_operations": 0, "lag_seconds": 0.0, "failed": {}}
     assert shop("sql", "SELECT n FROM spend").stderr == "views at epoch 1, up to date\n"
 
 
