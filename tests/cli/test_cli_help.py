@@ -63,7 +63,7 @@ def test_examples_are_shown_as_they_are_typed() -> None:
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_fits_the_terminal(verb: str, width: int) -> None:
-    result = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": str(width), "TERMINAL_WIDTH": str(width)})
+    result = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": str(width)})
     assert max(len(line) for line in result.stdout.splitlines()) <= width
 
 
@@ -77,7 +77,7 @@ def test_examples_can_be_copied_from_a_terminal_of_80_columns(verb: str) -> None
 
 @pytest.mark.parametrize("verb", ["", *VERBS])
 def test_help_is_wrapped_at_the_width_of_the_terminal_only(verb: str) -> None:
-    env = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
+    env = {"COLUMNS": "80"}
     shown = CliRunner().invoke(app, [*([verb] if verb else []), "--help"], env=env).stdout
     text = [line.strip() for line in shown.partition("╭")[0].partition("Example:")[0].splitlines()]
     for line, following in pairwise(text):
