@@ -11,7 +11,7 @@ from tailrace_fuzz.report import described, summary
 from tailrace_fuzz.run import Outcome, play
 from tailrace_fuzz.scenarios import PER_STORE, scenario
 
-SEED, QUERIES = "suite", 200
+SEED, QUERIES = "suite", 100
 # Features that views may not have yet, and refusals that are meant: any other is a failure.
 NOT_YET: tuple[str, ...] = ()
 MEANT = {"an outer, semi or anti join with a condition other than an equality, over nested types"}
