@@ -76,7 +76,11 @@ def https(cluster: LocalCluster, certificates: Certificates, tmp_path_factory: p
 
 
 def test_a_whole_store_works_over_https(
-    cluster: LocalCluster, https: int, certificates: Certificates, configure: Configure
+    cluster: LocalCluster,
+    https: int,
+    certificates: Certificates,
+    configure: Configure,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with new_store(cluster) as plain:
         name = plain.namespace
@@ -85,6 +89,7 @@ def test_a_whole_store_works_over_https(
             db.sql("CREATE TABLE t (id INT PRIMARY KEY, v STRING)")
             db.table("t").put_many([{"id": n, "v": "x" * 200} for n in range(20_000)])
             assert db.table("t").scan().num_rows == 20_000
+        monkeypatch.delenv(connection_settings.VARIABLE)  # the namespace is removed over the plain server
 
 
 def test_a_certificate_of_another_authority_is_refused(https: int, configure: Configure, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from oracle import wide_tables
 from pyspark.sql import SparkSession
 
 import tailrace as tr
+from tailrace.catalog.failed import read_failed
 from tailrace.database.inside import inside
 from tailrace.errors import ViewFailed
 from tailrace_hbase.local_cluster import LocalCluster
@@ -80,7 +81,8 @@ def test_views_that_fail_alone_and_recover(db: tr.Database) -> None:
     failing.set_up(db)
     failing.test_the_error_names_operator_expression_and_row(db)
     good = db.table("a").put({"id": 51, "g": 0, "v": 8})
-    assert db.refresh().failed.keys() == failing.FAILING
+    db.refresh()
+    assert read_failed(inside(db).store).keys() == failing.FAILING
     assert db.view("good").get(0, at_least=good)["s"] == 0 + 3 + 6 + 9 + 8
     with pytest.raises(ViewFailed, match="poison"):
         db.resume("over")
