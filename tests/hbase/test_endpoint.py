@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import time
+import uuid
 
 import pytest
 from namespaces import Logged
 from raw_log import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMILY_VERSION, PUT, Cell
 from thrift_client import Client, hbase, tcolumn, tname, tput
+
+from tailrace_hbase.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.hbase
 
@@ -208,3 +211,14 @@ def test_a_dropped_table_does_not_stop_the_log(logged: Logged, client: Client) -
         assert [cell.value for cell in logged.log.cells(table)] == [b"2"]
         assert [cell.value for cell in logged.log.cells(dropped)] == [b"1"]
         assert [mark.id for mark in logged.log.marks() if mark.table == dropped] == [0]
+
+
+def test_a_peer_that_is_not_serial_is_refused(cluster: LocalCluster, client: Client) -> None:
+    for lived in Logged.lived(cluster, f"n{uuid.uuid4().hex[:8]}", "--not-serial"):
+        with lived.table() as table:
+            client.put(table, b"r", {"f:v": b"1"})
+            said, end = f"Peer tailrace_{lived.namespace} is not serial: changes would get lost", time.monotonic() + 60
+            while not any(said in log.read_text(errors="replace") for log in cluster.directory.glob("logs/rs*.log")):
+                assert time.monotonic() < end
+                time.sleep(0.5)
+            assert not lived.log.marks()

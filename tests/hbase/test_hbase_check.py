@@ -153,7 +153,7 @@ def test_a_missing_and_a_non_serial_peer(shop: Checked) -> None:
         assert found["peer"]["found"] == "there is none: HBase does not ship its log"
         shop.cluster.admin("peer", "add", shop.name, "--not-serial")
         found = shop.check(code=1)
-        assert "not serial" in found["peer"]["found"]
+        assert "not serial: nothing is shipped" in found["peer"]["found"]
         shop.cluster.admin("peer", "remove", shop.name)
     finally:
         shop.cluster.admin("peer", "add", shop.name)

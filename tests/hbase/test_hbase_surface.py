@@ -110,5 +110,5 @@ def test_every_verb(cluster: LocalCluster, spark: SparkSession, tmp_path: Path) 
         for relation in ("orders", "spend"):
             assert embedded.rows(relation) == shop.rows(relation)
         assert shop.error("backup", tmp_path / "saved")["error"] == "NotCapable"
-        with pytest.raises(NotCapable, match="restores of backups and dumps"):
+        with pytest.raises(NotCapable, match="a restore makes a store in a directory"):
             tr.restore(tmp_path / "dumped", shop.path)

@@ -91,6 +91,7 @@ def test_check_tells_what_decides_about_the_log(logged: Logged) -> None:
         "endpoint": "io.tailrace.hbase.LogEndpoint",
         "namespace": logged.namespace,
         "all_tables": True,
+        "bandwidth": 0,
     }
     assert told["version"].startswith("2.6")
     assert told["scopes"][f"{logged.namespace}:wal"] == {"w": 0}

@@ -82,7 +82,7 @@ def test_a_server_is_killed_under_load(logged: Logged, client: Client, told: Cal
 
 @pytest.fixture(scope="module", params=[True, False], ids=["serial", "not_serial"])
 def forced(request: pytest.FixtureRequest, cluster: LocalCluster) -> Iterator[tuple[Logged, bool]]:
-    options = () if request.param else ("--not-serial",)
+    options = () if request.param else ("--not-serial", "--any-order")
     for logged in Logged.lived(cluster, f"s{uuid.uuid4().hex[:8]}", *options):
         yield logged, request.param
 

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.client.Connection;
@@ -17,9 +18,10 @@ import org.apache.hadoop.hbase.client.ConnectionFactory;
 public final class Admin {
   private static final String USAGE = String.join(System.lineSeparator(),
     "usage: Admin <command>; the answer is one line of JSON",
-    "  peer add <namespace> [--not-serial] [--bandwidth=<bytes>]",
-    "                                         create the replication peer (--not-serial: for tests, loses the order;",
-    "                                         --bandwidth: bytes that a server ships in a second, at most)",
+    "  peer add <namespace> [--bandwidth=<bytes>] [--not-serial] [--any-order]",
+    "                                         create the replication peer. --bandwidth: bytes that a server ships in",
+    "                                         a second, at most. For tests: --not-serial is refused by the endpoint,",
+    "                                         with --any-order it is not, and loses changes when regions move",
     "  peer remove|show|enable|disable <namespace>",
     "  check <namespace>                      peer, scopes of tables, version, replication in each server",
     "  finish <namespace> <region>            let replication go on that waits for ever for an earlier part of the",
@@ -100,7 +102,8 @@ public final class Admin {
   private static Map<String, Object> peer(Peer peer, String[] rest) throws IOException {
     switch (rest[0]) {
       case "add":
-        return peer.add(!Arrays.asList(rest).contains("--not-serial"), bandwidth(rest));
+        List<String> options = Arrays.asList(rest);
+        return peer.add(!options.contains("--not-serial"), options.contains("--any-order"), bandwidth(rest));
       case "remove":
         return peer.remove();
       case "show":

@@ -23,6 +23,7 @@ import org.apache.hadoop.hbase.client.Put;
 import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.regionserver.OnlineRegions;
 import org.apache.hadoop.hbase.replication.BaseReplicationEndpoint;
+import org.apache.hadoop.hbase.replication.ReplicationPeerConfig;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.apache.hadoop.hbase.wal.WAL.Entry;
 
@@ -32,10 +33,12 @@ import org.apache.hadoop.hbase.wal.WAL.Entry;
  * <p>HBase runs it in every region server, for a serial replication peer whose configuration has
  * {@link #NAMESPACE_KEY}. A batch is shipped completely or again: HBase repeats a batch after an exception, and after
  * the crash of a server another one repeats what was not acknowledged. Chunks may be cut differently then. Readers
- * ignore sequence ids that they have.
+ * ignore sequence ids that they have. So the order matters, and a peer that is not serial is refused.
  */
 public class LogEndpoint extends BaseReplicationEndpoint {
   static final String NAMESPACE_KEY = "tailrace.namespace";
+  /** With "true" a peer that is not serial is served, too. For tests, which show what is lost then. */
+  static final String ANY_ORDER_KEY = "tailrace.any_order";
   static final String[] TABLES = { "wal", "marks", "meta" };
   static final byte[] FAMILY = Bytes.toBytes("w");
   static final byte[] QUALIFIER = Bytes.toBytes("c");
@@ -121,11 +124,20 @@ public class LogEndpoint extends BaseReplicationEndpoint {
   @Override
   public boolean replicate(ReplicateContext context) {
     try {
+      requireOrder(ctx.getPeerConfig());
       ship(byRegion(context.getEntries()));
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
     return true;
+  }
+
+  /** A reader skips an edit that comes after later ones of its region: it takes it for one that it has already. */
+  private void requireOrder(ReplicationPeerConfig peer) throws IOException {
+    if (!peer.isSerial() && !"true".equals(peer.getConfiguration().get(ANY_ORDER_KEY))) {
+      throw new IOException("Peer " + ctx.getPeerId() + " is not serial: changes would get lost. Nothing is shipped; "
+        + "remove the peer and add it again with SERIAL => true");
+    }
   }
 
   /** The edits of one region in a batch. */

@@ -28,9 +28,11 @@ final class Peer {
   /**
    * Does nothing if the peer exists as it would be created now. Without its tables a peer would only keep WALs.
    *
+   * @param serial whether HBase ships the changes of a region in their order; if not, the endpoint refuses them
+   * @param anyOrder whether the endpoint ships them all the same, for tests
    * @param bandwidth bytes that each region server ships in a second, 0 for as many as it can
    */
-  Map<String, Object> add(boolean serial, long bandwidth) throws IOException {
+  Map<String, Object> add(boolean serial, boolean anyOrder, long bandwidth) throws IOException {
     for (String table : LogEndpoint.TABLES) {
       if (!admin.tableExists(TableName.valueOf(namespace, table))) {
         throw new IOException("There is no table " + namespace + ":" + table + "; create the store first");
@@ -38,7 +40,7 @@ final class Peer {
     }
     ReplicationPeerDescription found = find();
     if (found == null) {
-      admin.addReplicationPeer(id, configuration(serial, bandwidth), true);
+      admin.addReplicationPeer(id, configuration(serial, anyOrder, bandwidth), true);
     } else if (!isOurs(found.getPeerConfig()) || found.getPeerConfig().isSerial() != serial) {
       throw new IOException("Peer " + id + " exists with another configuration: " + Json.text(described(found)));
     }
@@ -72,10 +74,11 @@ final class Peer {
     return Collections.singletonMap("peer", found == null ? null : described(found));
   }
 
-  private ReplicationPeerConfig configuration(boolean serial, long bandwidth) {
+  private ReplicationPeerConfig configuration(boolean serial, boolean anyOrder, long bandwidth) {
     return ReplicationPeerConfig.newBuilder().setReplicationEndpointImpl(LogEndpoint.class.getName()).setSerial(serial)
       .setBandwidth(bandwidth).setReplicateAllUserTables(true).setExcludeNamespaces(Collections.singleton(namespace))
-      .putConfiguration(LogEndpoint.NAMESPACE_KEY, namespace).build();
+      .putConfiguration(LogEndpoint.NAMESPACE_KEY, namespace)
+      .putConfiguration(LogEndpoint.ANY_ORDER_KEY, Boolean.toString(anyOrder)).build();
   }
 
   private boolean isOurs(ReplicationPeerConfig found) {
