@@ -237,7 +237,9 @@ def _check_peer(peer: Any, namespace: str) -> Finding:
     if peer["endpoint"] != "io.tailrace.hbase.LogEndpoint" or peer["namespace"] != namespace:
         return Finding("fail", "peer", f"{peer['id']} ships to {peer['endpoint']} ({peer['namespace']})", again)
     if not peer["serial"]:
-        return Finding("fail", "peer", f"{peer['id']} is not serial: nothing is shipped; changes would get lost", again)
+        return Finding(
+            "fail", "peer", f"{peer['id']} is not serial: nothing is shipped; the order would be wrong", again
+        )
     if not peer["enabled"]:
         enable = by_hand("peer", "enable", namespace)
         return Finding(

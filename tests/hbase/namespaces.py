@@ -14,6 +14,10 @@ from tailrace_hbase.local_cluster import LocalCluster
 
 TABLES = {"wal": "w", "marks": "m", "meta": "d"}
 
+# A server has much to ship, so that what another server ships comes first:
+LONG = 6_000  # rows of 1,000 bytes
+BANDWIDTH = 800_000  # bytes that a server ships in a second
+
 
 @dataclass(frozen=True)
 class Logged:

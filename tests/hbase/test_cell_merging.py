@@ -114,6 +114,31 @@ def test_a_scan_and_the_log_overlap(
     assert live == {c: s[1] for c in COLUMNS if (s := region.live(c)) is not None}
 
 
+@settings(deadline=None, max_examples=1000)
+@given(WRITES, st.data())
+def test_late_cells(writes: Sequence[Written | None], data: st.DataObject) -> None:
+    """Cells that come after later ones, or for a second time, give the row in the end."""
+    region = Region()
+    for index, write in enumerate(writes):
+        if write is None:
+            region.compact()
+        else:
+            region.cells.append((index, write))
+    cells = [LoggedCell(index, *write) for index, write in enumerate(writes) if write is not None]
+    late = {cell for cell in cells if data.draw(st.booleans())}
+    again = {cell for cell in cells if data.draw(st.booleans())}
+    stamps, live = Stamps(), dict[bytes, int]()
+    on_time = [cell for cell in cells if cell not in late]
+    for part in (on_time, [cell._replace(late=True) for cell in cells if cell in late | again]):
+        merged = merge_row(stamps, part)
+        for column, below in merged.doubtful.items():
+            if (found := region.live(column, below)) is not None:
+                settle(merged, column, *found)
+        stamps = merged.stamps
+        live = {c: merged.winners.get(c, live.get(c, KEPT)) for c in stamps.live}
+    assert live == {c: s[1] for c in COLUMNS if (s := region.live(c)) is not None}
+
+
 @settings(deadline=None, max_examples=300)
 @given(
     st.lists(st.lists(st.sampled_from([ABSENT, 1, 3, 5]), min_size=3, max_size=3), min_size=1, max_size=4),

@@ -217,7 +217,10 @@ def test_a_peer_that_is_not_serial_is_refused(cluster: LocalCluster, client: Cli
     for lived in Logged.lived(cluster, f"n{uuid.uuid4().hex[:8]}", "--not-serial"):
         with lived.table() as table:
             client.put(table, b"r", {"f:v": b"1"})
-            said, end = f"Peer tailrace_{lived.namespace} is not serial: changes would get lost", time.monotonic() + 60
+            said, end = (
+                f"Peer tailrace_{lived.namespace} is not serial: changes would come in a wrong order",
+                time.monotonic() + 60,
+            )
             while not any(said in log.read_text(errors="replace") for log in cluster.directory.glob("logs/rs*.log")):
                 assert time.monotonic() < end
                 time.sleep(0.5)

@@ -10,7 +10,7 @@ from itertools import groupby
 
 import pytest
 from load import Load
-from namespaces import Logged
+from namespaces import BANDWIDTH, LONG, Logged
 from raw_log import broken_cuts, covered, timelines
 from thrift_client import Client
 
@@ -83,7 +83,7 @@ def test_a_server_is_killed_under_load(logged: Logged, client: Client, told: Cal
 @pytest.fixture(scope="module", params=[True, False], ids=["serial", "not_serial"])
 def forced(request: pytest.FixtureRequest, cluster: LocalCluster) -> Iterator[tuple[Logged, bool]]:
     options = () if request.param else ("--not-serial", "--any-order")
-    for logged in Logged.lived(cluster, f"s{uuid.uuid4().hex[:8]}", *options):
+    for logged in Logged.lived(cluster, f"s{uuid.uuid4().hex[:8]}", f"--bandwidth={BANDWIDTH}", *options):
         yield logged, request.param
 
 
@@ -100,8 +100,8 @@ def test_only_a_serial_peer_keeps_the_order(forced: tuple[Logged, bool], client:
         parent = logged.move(table, "rs1")
         logged.move(long, "rs1")
         admin("peer", "disable", logged.namespace)
-        for start in range(0, 30_000, 1000):
-            client.put_rows(long, ((b"%06d" % n, {"f:v": b"x" * 500}) for n in range(start, start + 1000)))
+        for start in range(0, LONG, 1000):
+            client.put_rows(long, ((b"%06d" % n, {"f:v": b"x" * 1000}) for n in range(start, start + 1000)))
         client.put(table, b"k", {"f:v": b"first"})
         if change == "split":
             admin("split", table, "c")

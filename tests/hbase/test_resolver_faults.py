@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from foreign import ROWS, ForeignClient, attach, foreign_table, logged, shown
 from hbase_stores import new_store
 from thrift_client import Client
 
+from tailrace.store.hbase.hbase_store import HbaseStore
+from tailrace.store.hbase.raw_log import find_late
 from tailrace.store.hbase.tail import FORMING
 from tailrace_hbase.local_cluster import LocalCluster
 
@@ -81,3 +84,33 @@ def test_a_transaction_that_was_left_open_is_made_anew_more_than_once(
         assert shown(store, cut) == expected
         assert logged(store, empty, cut) == dict.fromkeys(expected, 1)
         assert store.touched(empty, cut)  # every entry has its place: no gap, and none of an earlier attempt
+
+
+def test_chunks_that_come_again_change_nothing(cluster: LocalCluster, client: Client, tmp_path: Path) -> None:
+    """They are late ones: the resolver has passed them. It is killed at each step in which it resolves them."""
+    with new_store(cluster) as store, foreign_table(client) as name:
+        foreign = ForeignClient(client, name, random.Random(7), 1)
+        attach(store, name)
+        store.catch_up()
+        empty, wal = store.newest_cut(), store.client.table(f"{store.namespace}:wal", b"w")
+        for number, point in enumerate(["tail.forming", "tail.logged", "tail.written", "tail.committed"]):
+            for _ in range(15):
+                foreign.write()
+            with store.resolver.exclusively():
+                while not (kept := [found for page in wal.scan(b"", None) for found in page]):
+                    time.sleep(0.1)
+            store.catch_up()
+            for row, cells in kept:
+                again = {column: value for column, (value, _) in cells.items()}
+                wal.put_many([(row, again)], timestamp=1 + max(timestamp for _, timestamp in cells.values()))
+            late, before = [row for row, _ in kept], store.newest_cut()
+            assert find_late(wal, store.resolver.tail.marks, 100) == late
+            catch_up_and_die(store.ref.url, tmp_path / f"faults{number}", point, 2)  # the first one is for the barriers
+            forming = store.document(FORMING)
+            assert (forming is not None and forming.late == tuple(late)) == (point != "tail.committed")
+            HbaseStore(store.ref).catch_up()
+            cut, expected = store.newest_cut(), foreign.rows()
+            assert not find_late(wal, store.resolver.tail.marks, 100)
+            assert not store.touched(before, cut)
+            assert shown(store, cut) == expected, point
+            assert logged(store, empty, cut) == dict.fromkeys(expected, 1), point

@@ -15,6 +15,9 @@ live cell, an older version shows again if HBase still has it, whatever the VERS
 answer both, so such columns are *doubtful*: the resolver asks HBase for the newest cell below a timestamp, and its
 answer is the live cell. Doubtful, too, are puts with timestamps up to the *horizon*: that of deletions that were not
 logged for Tailrace, or that are no longer kept. Timestamps that servers set are above it.
+
+A *late* cell comes after cells that were logged later, or for a second time. The columns that it puts or hides are
+doubtful.
 """
 
 from __future__ import annotations
@@ -36,13 +39,14 @@ Column = bytes  # family:qualifier
 
 
 class LoggedCell(NamedTuple):
-    """A cell of the log. `place` is its index in the log; `scanned` if a scan has read it."""
+    """A cell of the log. `place` is its index in the log; `scanned` if a scan has read it; `late` as above."""
 
     place: int
     column: Column
     timestamp: int
     kind: int
     scanned: bool = False
+    late: bool = False
 
     @property
     def family(self) -> bytes:
@@ -110,11 +114,13 @@ def merge_row(before: Stamps, cells: Sequence[LoggedCell], horizon: int = ABSENT
     for cell in cells:
         if cell.kind != PUT:
             stamps.add(cell)
-        elif not cell.scanned and (cell.timestamp <= horizon or stamps.hides(cell.column, cell.timestamp)):
+        elif cell.late or (
+            not cell.scanned and (cell.timestamp <= horizon or stamps.hides(cell.column, cell.timestamp))
+        ):
             doubtful[cell.column] = max(cell.timestamp + 1, doubtful.get(cell.column, ABSENT))
         else:
             puts.setdefault(cell.column, []).append(cell)
-    winners = {}
+    winners, is_deleted_late = {}, any(cell.late and cell.kind != PUT for cell in cells)
     for column in {*puts, *before.live}:
         candidates = [(cell.timestamp, 0 if cell.scanned else 2, cell.place) for cell in puts.get(column, ())]
         if column in before.live:
@@ -125,6 +131,8 @@ def merge_row(before: Stamps, cells: Sequence[LoggedCell], horizon: int = ABSENT
             stamps.live[column] = timestamp
             if place != KEPT:
                 winners[column] = place
+        elif is_deleted_late:  # the cell may have been put after the deletion, when HBase had forgotten that
+            doubtful[column] = max(timestamp + 1, doubtful.get(column, ABSENT))
         elif not stamps.hides_all(column, timestamp):  # the deletion of one version: an older one may show again
             doubtful[column] = max(timestamp, doubtful.get(column, ABSENT))
     open_columns = {c: below for c, below in doubtful.items() if stamps.live.get(c, ABSENT) < below}

@@ -16,6 +16,9 @@ So marks never cover a later change of a key without the earlier ones.
 
 Cells that were read by a scan of a table are in the raw log, too, under the name of a region that does not exist. They
 have sequence id 0: of two cells with the same timestamp, the one from a log of HBase is the later one.
+
+A *late chunk* comes when its region's mark has passed it. Mostly it is one that was shipped twice. It is a new one if
+HBase broke the order: a bug of HBase, or a peer that is not serial. Late cells have sequence id -1.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -44,6 +47,7 @@ PUT, DELETE, DELETE_FAMILY_VERSION, DELETE_COLUMN, DELETE_FAMILY, BULK_LOAD = 4,
 BARRIER = b"\0tailrace:"
 """The beginning of the qualifier of a barrier: a deletion that changes nothing."""
 
+LATE = -1  # the sequence id of late cells
 SCAN = "scan"  # the beginning of the name of a region that does not exist: it has the rows of a scan
 CHUNK = b"c"  # the column of a chunk; a long chunk continues in the columns c001, c002, ...
 MARK = b"s"  # the column of a mark
@@ -166,6 +170,11 @@ def chunk_key(region: str, sequence: int) -> bytes:
     return region.encode().ljust(_NAME, b" ") + _SEQUENCE.pack(sequence)
 
 
+def split_chunk_key(row: bytes) -> tuple[str, int]:
+    """The region and the sequence id in the key of a chunk."""
+    return row[:_NAME].decode().rstrip(), int(_SEQUENCE.unpack(row[_NAME:])[0])
+
+
 def read_marks(marks: HbaseTable) -> dict[str, Mark]:
     """The mark of each region, in one scan."""
     found = {}
@@ -191,7 +200,7 @@ class Chunk(NamedTuple):
     @property
     def sequence(self) -> int:
         """The sequence id of its last edit."""
-        return int(_SEQUENCE.unpack(self.row[_NAME:])[0])
+        return split_chunk_key(self.row)[1]
 
 
 def chunk_cells(chunk: bytes) -> dict[bytes, bytes]:
@@ -204,11 +213,37 @@ def read_chunks(wal: HbaseTable, region: str, after: int, upto: int) -> Iterator
     """The chunks of a region that end after a mark, up to another one."""
     for page in wal.scan(chunk_key(region, after + 1), chunk_key(region, upto + 1), size=16):
         for row, cells in page:
-            # A chunk that was cut anew may have other pieces. Those of one chunk have one timestamp, and the longer
-            # chunk has the greater one.
-            timestamp = max(stamp for _, stamp in cells.values())
-            value = b"".join(piece for _, (piece, stamp) in sorted(cells.items()) if stamp == timestamp)
-            yield Chunk(row, timestamp, decode_chunk(value, f"chunk {row!r} of the raw log"), len(value))
+            yield _chunk(row, cells)
+
+
+def _chunk(row: bytes, cells: Mapping[bytes, tuple[bytes, int]]) -> Chunk:
+    # A chunk that was cut anew may have other pieces. Those of one chunk have one timestamp, and the longer chunk has
+    # the greater one.
+    timestamp = max(stamp for _, stamp in cells.values())
+    value = b"".join(piece for _, (piece, stamp) in sorted(cells.items()) if stamp == timestamp)
+    return Chunk(row, timestamp, decode_chunk(value, f"chunk {row!r} of the raw log"), len(value))
+
+
+def find_late(wal: HbaseTable, marks: Mapping[str, int], most: int) -> list[bytes]:
+    """The rows of some late chunks: those that are in the raw log up to the marks, though these are resolved.
+
+    Leaves out cells of scans. They are never late: the process that resolves has put them there itself.
+    """
+    found: list[bytes] = []
+    for page in wal.scan(b"", None, keys_only=True):
+        for row, _ in page:
+            region, sequence = split_chunk_key(row)
+            if sequence <= marks.get(region, 0) and not region.startswith(SCAN):
+                found.append(row)
+        if len(found) >= most:
+            break
+    return found[:most]
+
+
+def read_late(wal: HbaseTable, rows: Sequence[bytes]) -> list[Chunk]:
+    """Late chunks, with the sequence id of late cells. Those that were deleted meanwhile are left out."""
+    chunks = [_chunk(row, cells) for row, cells in zip(rows, wal.get_many(rows), strict=True) if cells]
+    return [c._replace(cells=replace(c.cells, sequences=np.full(len(c.cells), LATE))) for c in chunks]
 
 
 def cells_of(region: str, chunks: Sequence[Chunk], after: int, upto: int) -> list[RawCells]:

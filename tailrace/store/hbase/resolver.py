@@ -6,6 +6,8 @@
 
 A process that finds a transaction left open makes it anew under the next number, up to the same marks. It touches the
 same rows, so whatever an earlier attempt wrote, or still writes, is hidden by what it writes itself.
+
+Late chunks (`raw_log.py`) are looked for once in a while, and get transactions of their own.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ from tailrace.store.hbase.raw_log import (
     RawCells,
     cells_of,
     concat,
+    find_late,
     read_chunks,
+    read_late,
     read_marks,
 )
 from tailrace.store.hbase.recent_images import RecentImages
@@ -55,15 +59,21 @@ BARRIER_PATIENCE = 120.0  # seconds until a region must have shipped a barrier
 GLANCE = 0.01  # seconds between two looks at the marks
 LAST = ROUND - 1024  # transactions of a round that is open, at most: numbers of the next one are for later writes
 LARGEST = 32 << 20  # bytes of the raw log that one transaction covers, about
+LATE_INTERVAL = 60.0  # seconds between two looks for late chunks
+LATE_CHUNKS = 64  # late chunks of one transaction, at most
 
 
 class _Range(NamedTuple):
-    """What a transaction covers: cells by table, new marks, the chunks, and the barriers among the cells."""
+    """What a transaction covers: cells by table, new marks, the chunks, and the barriers among the cells.
+
+    `late` are the rows of the chunks, if these are late ones.
+    """
 
     cells: dict[str, list[RawCells]]
     marks: dict[str, int]
     chunks: list[Chunk]
     barriers: set[tuple[Barrier, int]]
+    late: tuple[bytes, ...] = ()
 
 
 class Resolver:
@@ -80,6 +90,7 @@ class Resolver:
         self._tracking = Tracking(client, namespace)
         url = f"{client.url}/{namespace}"
         self._rounds, self._observer = Rounds(documents, url), Observer(Admin(client), documents, url)
+        self._looked = -LATE_INTERVAL  # when this process last looked for late chunks
         self._is_clear = False  # whether the raw log was deleted up to the tail, since this process began
 
     @property
@@ -154,6 +165,9 @@ class Resolver:
             if tail.transaction % ROUND > LAST:
                 raise self._not_shipped(waiting)
             return tail, False
+        if time.monotonic() - self._looked >= LATE_INTERVAL:
+            tail = self._resolve_late(tail)
+            self._looked = time.monotonic()
         if self._rounds.end(tail):
             ended = structs.replace(tail, transaction=waiting.number * ROUND)
             self._log.write_note(ended.transaction, time.time(), ended.ends)
@@ -191,7 +205,8 @@ class Resolver:
         found = self._documents.together(FORMING, TAIL, WANTED, MAPPINGS)
         tail: Tail = found[TAIL.name].get("", Tail((0,) * self._nodes))
         if forming := found[FORMING.name].get(""):
-            cells = self._read({r: self._known(r, m) for r, m in forming.marks.items()}, tail)
+            marks = {region: self._known(region, mark) for region, mark in forming.marks.items()}
+            cells = self._read_late(forming.late) if forming.late else self._read(marks, tail)
             self._log.clear(tail.ends, forming.transaction)
             tail = self._form(cells, tail, forming)
         if not self._is_clear:
@@ -249,10 +264,22 @@ class Resolver:
                 found.barriers.update(_barriers(cells))
         return found
 
+    def _resolve_late(self, tail: Tail) -> Tail:
+        """Makes transactions of the late chunks. Returns the new tail."""
+        while late := find_late(self._wal, tail.marks, LATE_CHUNKS):
+            tail = self._form(self._read_late(late), tail, None)
+        return tail
+
+    def _read_late(self, rows: Sequence[bytes]) -> _Range:
+        found = _Range({}, {}, read_late(self._wal, rows), set(), tuple(rows))
+        for chunk in found.chunks:
+            found.cells.setdefault(chunk.cells.table, []).append(chunk.cells)
+        return found
+
     def _form(self, found: _Range, tail: Tail, left: Forming | None) -> Tail:
         """Makes one transaction. `left` is an earlier attempt that was not ended. Returns the new tail."""
         number = (tail.transaction if left is None else left.transaction) + 1
-        forming = Forming(number, found.marks)
+        forming = Forming(number, found.marks, found.late)
         expected = {**self._as_stored(tail), FORMING.name: left}
         self._documents.change_documents({FORMING.name: forming}, expected=expected)
         faults.point("tail.forming")

@@ -1,7 +1,7 @@
 """Resolves logged cells of one table: merges them into the images of its rows, and gives the rows before and after.
 
 The rows that have only new puts, by far the most, are merged all at once, with NumPy and Arrow. Rows with deletions,
-cells of columns that the table does not have, or timestamps up to the horizon are merged one by one.
+cells of columns that the table does not have, late cells, or timestamps up to the horizon are merged one by one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tailrace.store.hbase.images import (
     split_stamps,
 )
 from tailrace.store.hbase.mapping import KEY, MappedTable, escape
-from tailrace.store.hbase.raw_log import BARRIER, BULK_LOAD, PUT, RawCells
+from tailrace.store.hbase.raw_log import BARRIER, BULK_LOAD, LATE, PUT, RawCells
 from tailrace.store.key_limit import KeyLimit
 
 ENTRY_BYTES = 2 << 20  # of the rows of one log entry, about
@@ -166,7 +166,8 @@ class _Resolution:
         column_of_name = np.array([self._columns.get(name, -1) for name in names], np.int64)
         column = column_of_name[codes] if len(codes) else np.zeros(0, np.int64)
         scanned = self._cells.sequences == 0
-        unusual = (column < 0) | (self._cells.kinds != PUT) | (~scanned & (self._cells.timestamps <= self._horizon))
+        unusual = (column < 0) | (self._cells.kinds != PUT) | (self._cells.sequences == LATE)
+        unusual |= ~scanned & (self._cells.timestamps <= self._horizon)
         one_by_one[self._touched.row_of_cell[unusual]] = True
         plain = np.flatnonzero(~one_by_one[self._touched.row_of_cell]) if len(codes) else np.zeros(0, np.int64)
         merged = merge_puts(
@@ -190,7 +191,8 @@ class _Resolution:
             zip(*(n.tolist() for n in numbers), strict=True)
         ):
             if row in cells:
-                cells[row].append(LoggedCell(place, names[code], timestamp, kind, scanned=sequence == 0))
+                cell = LoggedCell(place, names[code], timestamp, kind, scanned=sequence == 0, late=sequence == LATE)
+                cells[row].append(cell)
         merged = {row: merge_row(self._stamps(row), cells[row], self._horizon) for row in cells}
         self._settle(merged, ask)
         for row, result in merged.items():

@@ -30,10 +30,14 @@ class Tail(Document, frozen=True):
 
 
 class Forming(Document, frozen=True):
-    """A transaction that is being made, and the marks that it goes up to. Another process can make it anew."""
+    """A transaction that is being made, and the marks that it goes up to. Another process can make it anew.
+
+    `late` are the rows of late chunks, if it is made of these.
+    """
 
     transaction: Count
     marks: dict[str, Count]
+    late: tuple[bytes, ...] = ()
 
 
 TAIL: Kind[Tail] = Kind("tail", Tail)

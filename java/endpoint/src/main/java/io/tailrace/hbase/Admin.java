@@ -21,7 +21,7 @@ public final class Admin {
     "  peer add <namespace> [--bandwidth=<bytes>] [--not-serial] [--any-order]",
     "                                         create the replication peer. --bandwidth: bytes that a server ships in",
     "                                         a second, at most. For tests: --not-serial is refused by the endpoint,",
-    "                                         with --any-order it is not, and loses changes when regions move",
+    "                                         with --any-order it is not",
     "  peer remove|show|enable|disable <namespace>",
     "  check <namespace>                      peer, scopes of tables, version, replication in each server",
     "  finish <namespace> <region>            let replication go on that waits for ever for an earlier part of the",

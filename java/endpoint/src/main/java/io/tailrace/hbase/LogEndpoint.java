@@ -37,7 +37,7 @@ import org.apache.hadoop.hbase.wal.WAL.Entry;
  */
 public class LogEndpoint extends BaseReplicationEndpoint {
   static final String NAMESPACE_KEY = "tailrace.namespace";
-  /** With "true" a peer that is not serial is served, too. For tests, which show what is lost then. */
+  /** With "true" a peer that is not serial is served, too. For tests, which show what comes of it. */
   static final String ANY_ORDER_KEY = "tailrace.any_order";
   static final String[] TABLES = { "wal", "marks", "meta" };
   static final byte[] FAMILY = Bytes.toBytes("w");
@@ -132,11 +132,11 @@ public class LogEndpoint extends BaseReplicationEndpoint {
     return true;
   }
 
-  /** A reader skips an edit that comes after later ones of its region: it takes it for one that it has already. */
+  /** If an edit comes after later ones of its region, views show for a while what never was. */
   private void requireOrder(ReplicationPeerConfig peer) throws IOException {
     if (!peer.isSerial() && !"true".equals(peer.getConfiguration().get(ANY_ORDER_KEY))) {
-      throw new IOException("Peer " + ctx.getPeerId() + " is not serial: changes would get lost. Nothing is shipped; "
-        + "remove the peer and add it again with SERIAL => true");
+      throw new IOException("Peer " + ctx.getPeerId() + " is not serial: changes would come in a wrong order. "
+        + "Nothing is shipped; remove the peer and add it again with SERIAL => true");
     }
   }
 
