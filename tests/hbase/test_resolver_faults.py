@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from thrift_client import Client
 
 from tailrace.store.hbase.hbase_store import HbaseStore
 from tailrace.store.hbase.raw_log import find_late
+from tailrace.store.hbase.resolver import LARGEST
 from tailrace.store.hbase.tail import FORMING
 from tailrace_hbase.local_cluster import LocalCluster
 
@@ -25,16 +27,19 @@ pytestmark = pytest.mark.hbase
 POINTS = ["tail.scanned", "tail.round", "tail.forming", "tail.logged", "tail.written", "tail.committed"]
 CATCH_UP = """
 import sys
+from tailrace.store.hbase import resolver
 from tailrace.store.store_ref import StoreRef
+resolver.LARGEST = int(sys.argv[2])
 StoreRef.of(sys.argv[1]).attach().catch_up()
 """
 
 
-def catch_up_and_die(url: str, directory: Path, point: str, visit: int) -> None:
+def catch_up_and_die(url: str, directory: Path, point: str, visit: int, largest: int = LARGEST) -> None:
     directory.mkdir(exist_ok=True)
     (directory / point).write_text(f"kill@{visit}")
     environment = {**os.environ, "TAILRACE_FAULTS": str(directory)}
-    ended = subprocess.run([sys.executable, "-c", CATCH_UP, url], env=environment, capture_output=True, check=False)
+    command = [sys.executable, "-c", CATCH_UP, url, str(largest)]
+    ended = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
 
 
@@ -86,6 +91,28 @@ def test_a_transaction_that_was_left_open_is_made_anew_more_than_once(
         assert store.touched(empty, cut)  # every entry has its place: no gap, and none of an earlier attempt
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_transaction_of_limited_size_is_made_anew(
+    cluster: LocalCluster, client: Client, tmp_path: Path, seed: int
+) -> None:
+    """It has the same regions up to the same marks, whatever their names and sizes."""
+    rng = random.Random(seed)
+    with new_store(cluster) as store, foreign_table(client, splits=tuple(sorted(ROWS)[1:])) as name:
+        foreign = ForeignClient(client, name, rng, 1)
+        attach(store, name)
+        store.catch_up()
+        empty = store.newest_cut()
+        for number in range(3):
+            for _ in range(12):
+                foreign.write()
+            largest = rng.choice([100, 300, 600])
+            catch_up_and_die(store.ref.url, tmp_path / f"faults{number}", "tail.written", 1, largest)
+        store.catch_up()
+        cut, expected = store.newest_cut(), foreign.rows()
+        assert shown(store, cut) == expected
+        assert logged(store, empty, cut) == dict.fromkeys(expected, 1)
+
+
 def test_chunks_that_come_again_change_nothing(cluster: LocalCluster, client: Client, tmp_path: Path) -> None:
     """They are late ones: the resolver has passed them. It is killed at each step in which it resolves them."""
     with new_store(cluster) as store, foreign_table(client) as name:
@@ -108,7 +135,8 @@ def test_chunks_that_come_again_change_nothing(cluster: LocalCluster, client: Cl
             catch_up_and_die(store.ref.url, tmp_path / f"faults{number}", point, 2)  # the first one is for the barriers
             forming = store.document(FORMING)
             assert (forming is not None and forming.late == tuple(late)) == (point != "tail.committed")
-            HbaseStore(store.ref).catch_up()
+            with closing(HbaseStore(store.ref)) as later:
+                later.catch_up()
             cut, expected = store.newest_cut(), foreign.rows()
             assert not find_late(wal, store.resolver.tail.marks, 100)
             assert not store.touched(before, cut)

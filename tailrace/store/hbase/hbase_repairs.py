@@ -15,6 +15,7 @@ from tailrace.store.hbase.admin import Admin
 from tailrace.store.hbase.client import Deletion
 from tailrace.store.hbase.hbase_inspection import HbaseInspection, ReadableMarks, leftover_chunks
 from tailrace.store.hbase.namespace import create_states
+from tailrace.store.hbase.resolver import Correction
 from tailrace.store.hbase.row_audit import RowComparer
 from tailrace.store.hbase.shard_content import ShardContent
 from tailrace.store.hbase.shard_marks import StateMark, cell_timestamp, encode_mark, state_column
@@ -70,7 +71,7 @@ class HbaseRepairs(Repairs):
         for table in tables:
             comparer = RowComparer(self._store, self._store.as_stored(table))
             wrong = comparer.compare(self._store.newest_cut().transaction)
-            cut = self._store.resolver.correct([(one.key, one.right) for one in wrong])
+            cut = self._store.resolver.correct([Correction(one.key, one.right, one.transaction) for one in wrong])
             _, rows, counted, _ = HbaseInspection(self._store).audit_rows(table)
             if rows != counted:  # the table was changed behind the log
                 self.add_to_count(table, rows - counted)

@@ -10,7 +10,6 @@ part of a transaction when the resolver has taken it in: `catch_up` waits for th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TypeVar
@@ -65,6 +64,7 @@ from tailrace.store.store_ref import StoreRef
 
 KEY_LIMIT = KeyLimit(whole=32_000, part=16_000)  # rows of HBase have at most 32,767 bytes, including prefixes
 FORGETTING = 5.0  # seconds that a trim waits for a process that resolves
+MOST_GONE = 1_000_000  # deleted rows that wait until their images are deleted, at most; the images of others stay
 T = TypeVar("T")
 
 
@@ -106,6 +106,7 @@ class HbaseStore(Store):
         self._shards: dict[int, HbaseShard] = {}
         self._state_table = state_table(ref)
         self._trimmer = BackgroundTrimmer(self.trim)
+        self._gone: list[Gone] = []  # deleted rows whose images are still there
         self.resolver = Resolver(self.client, self.namespace, self._documents, self._locks, self.nodes, self.key_limit)
 
     # documents and locks
@@ -409,8 +410,9 @@ class HbaseStore(Store):
     # trimming and dropping
 
     def trim(self, cut: Cut) -> None:
-        if cut.transaction > (self._documents.document(TRIMMED) or 0):
-            self._documents.change_documents({TRIMMED.name: cut.transaction})
+        while cut.transaction > ((trimmed := self._documents.document(TRIMMED)) or 0):
+            with suppress(Conflict):
+                self._documents.change_documents({TRIMMED.name: cut.transaction}, expected={TRIMMED.name: trimmed})
         self._forget(self.images.trim(self.log.images_upto(cut.transaction)))
         for node, end in enumerate(cut.offsets):
             self.log.trim(node, end)
@@ -427,23 +429,27 @@ class HbaseStore(Store):
     def _forget(self, gone: Sequence[Gone]) -> None:
         """Deletes the images of deleted rows, and raises the horizons of their tables above the deletions.
 
-        Deletions in the future stay, else all puts would be doubtful. If a process resolves all the time, or the table
-        is altered, all of them stay.
+        A deletion waits until everything that was written before it is resolved: else puts that are still to come would
+        be doubtful. If another process resolves or the table is altered just now, all wait for the next time.
         """
-        past = [one for one in gone if one.deleted < time.time() * 1000]
+        self._gone = [*self._gone, *gone][-MOST_GONE:]
+        settled = self.resolver.settled
+        past = [one for one in self._gone if one.deleted < settled]
         if not past:
             return
-        with suppress(EpochsLocked, Conflict), self.resolver.exclusively(FORGETTING):
-            for number in {one.table for one in past}:
-                mapping = self._documents.document(MAPPINGS, number)
-                of_table = [one for one in past if one.table == number]
-                horizon = max(one.deleted for one in of_table)
-                if mapping is not None and mapping.horizon < horizon:
-                    raised = structs.replace(mapping, horizon=horizon)
-                    self._documents.change_documents(
-                        {MAPPINGS.at(number): raised}, expected={MAPPINGS.at(number): mapping}
-                    )
-                self.images.forget(of_table)
+        with suppress(EpochsLocked, Conflict):
+            with self.resolver.exclusively(FORGETTING):
+                for number in {one.table for one in past}:
+                    self._forget_in(number, [one for one in past if one.table == number])
+            self._gone = [one for one in self._gone if one.deleted >= settled]
+
+    def _forget_in(self, table: int, gone: Sequence[Gone]) -> None:
+        mapping, name = self._documents.document(MAPPINGS, table), MAPPINGS.at(table)
+        horizon = max(one.deleted for one in gone)
+        if mapping is not None and mapping.horizon < horizon:
+            raised = structs.replace(mapping, horizon=horizon)
+            self._documents.change_documents({name: raised}, expected={name: mapping})
+        self.images.forget(gone)
 
     def drop_rows(self, table: int) -> None:
         mapping = self._documents.document(MAPPINGS, table)

@@ -139,6 +139,11 @@ class Images:
         found = self._table.look_up(keys, before=transaction + 1) if keys else []
         return [_image(cells) if cells else None for cells in found]
 
+    def transactions(self, keys: Sequence[bytes]) -> list[int | None]:
+        """The transactions that have written the newest images under these keys; None where there is none."""
+        found = self._table.look_up(keys, qualifiers=[IMAGE]) if keys else []
+        return [cells[IMAGE][1] if cells else None for cells in found]
+
     def write(self, images: Sequence[tuple[bytes, Image]], was_bad: Sequence[bool], transaction: int) -> None:
         rows = []
         for (key, image), bad_before in zip(images, was_bad, strict=True):

@@ -49,7 +49,7 @@ class TableMapping(Document, frozen=True):
     `name`, `columns` and `key` are those of CREATE TABLE: tailing the log needs no catalog. `cells` has the text
     `family:qualifier#encoding` of each column, empty for the key. `own`: Tailrace has made the table of HBase, and
     drops it with the table. `attached`: the rows that it had before are in the raw log. `horizon` is the time then
-    (milliseconds since 1970): deletions before it are not.
+    (milliseconds since 1970): deletions before it are not. `scan` is the name of the scan that has read these rows.
     """
 
     table: str
@@ -62,6 +62,7 @@ class TableMapping(Document, frozen=True):
     own: bool
     attached: bool = False
     horizon: int = -(2**63)
+    scan: str = ""
 
 
 MAPPINGS: Kind[TableMapping] = Kind("hbase:", TableMapping)

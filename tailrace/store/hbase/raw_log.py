@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -227,7 +227,7 @@ def _chunk(row: bytes, cells: Mapping[bytes, tuple[bytes, int]]) -> Chunk:
 def find_late(wal: HbaseTable, marks: Mapping[str, int], most: int) -> list[bytes]:
     """The rows of some late chunks: those that are in the raw log up to the marks, though these are resolved.
 
-    Leaves out cells of scans. They are never late: the process that resolves has put them there itself.
+    Leaves out chunks of scans. They are never late: the process that resolves has put them there itself.
     """
     found: list[bytes] = []
     for page in wal.scan(b"", None, keys_only=True):
@@ -238,6 +238,19 @@ def find_late(wal: HbaseTable, marks: Mapping[str, int], most: int) -> list[byte
         if len(found) >= most:
             break
     return found[:most]
+
+
+def find_left_scans(
+    wal: HbaseTable, scans: Collection[str], marks: Mapping[str, int]
+) -> Iterator[list[tuple[bytes, int]]]:
+    """The chunks of other scans than these, and those up to the marks, page by page: rows and timestamps."""
+    for page in wal.scan(SCAN.encode(), SCAN.encode() + b"\xff", keys_only=True):
+        yield [
+            (row, max(timestamp for _, timestamp in cells.values()))
+            for row, cells in page
+            for region, sequence in [split_chunk_key(row)]
+            if region not in scans or sequence <= marks.get(region, 0)
+        ]
 
 
 def read_late(wal: HbaseTable, rows: Sequence[bytes]) -> list[Chunk]:

@@ -12,9 +12,10 @@ Late chunks (`raw_log.py`) are looked for once in a while, and get transactions 
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from msgspec import structs
 
 from tailrace import faults
 from tailrace.codec.schema import TableDef
-from tailrace.errors import EpochsLocked, NotShipped
+from tailrace.errors import Conflict, EpochsLocked, NotShipped
 from tailrace.store.base import LAYOUTS, ROW_COUNTS, Cut
 from tailrace.store.hbase.admin import Admin
 from tailrace.store.hbase.client import Client, Deletion
@@ -34,12 +35,14 @@ from tailrace.store.hbase.placement import Observer
 from tailrace.store.hbase.raw_log import (
     BARRIER,
     BULK_LOAD,
+    SCAN,
     Chunk,
     Mark,
     RawCells,
     cells_of,
     concat,
     find_late,
+    find_left_scans,
     read_chunks,
     read_late,
     read_marks,
@@ -50,7 +53,7 @@ from tailrace.store.hbase.resolving import Answer, Doubt, Resolved, Touched, res
 from tailrace.store.hbase.rounds import Round, Rounds
 from tailrace.store.hbase.row_locks import RowLocks
 from tailrace.store.hbase.tail import FORMING, ROUND, TAIL, WANTED, Forming, Tail
-from tailrace.store.hbase.tracking import Barrier, Tracking
+from tailrace.store.hbase.tracking import ATTACHING, Barrier, Tracking, new_scan_name
 from tailrace.store.key_limit import KeyLimit
 
 LOCK = "tail"
@@ -76,6 +79,14 @@ class _Range(NamedTuple):
     late: tuple[bytes, ...] = ()
 
 
+class Correction(NamedTuple):
+    """What an image should be, and the transaction up to which it was compared with HBase."""
+
+    key: bytes
+    image: Image
+    transaction: int
+
+
 class Resolver:
     def __init__(
         self, client: Client, namespace: str, documents: Documents, locks: RowLocks, nodes: int, key_limit: KeyLimit
@@ -97,9 +108,14 @@ class Resolver:
     def tail(self) -> Tail:
         return self._documents.document(TAIL) or Tail((0,) * self._nodes)
 
+    @property
+    def settled(self) -> float:
+        """Everything that was written before this time (milliseconds since 1970) is resolved, as far as known here."""
+        return self._rounds.settled * 1000
+
     def advance(self) -> None:
         """Resolves what was shipped, without waiting for the rest. If another process does so, returns at once."""
-        with suppress(EpochsLocked), self._locks.held(LOCK):
+        with suppress(EpochsLocked), self._resolving():
             tail, wanted, tables = self._begin()
             if self._rounds.is_due(tail, wanted):
                 tail, _ = self._begin_round(tail)
@@ -108,7 +124,7 @@ class Resolver:
 
     def catch_up(self) -> None:
         """Resolves everything that was written before this call."""
-        with self._locks.held(LOCK, PATIENCE):
+        with self._resolving(PATIENCE):
             tail, waiting = self._begin_round(self._begin()[0])
             has_ended = False
             while not has_ended:
@@ -118,28 +134,51 @@ class Resolver:
                         raise self._not_shipped(waiting)
                     time.sleep(GLANCE)
 
+    @contextmanager
+    def _resolving(self, patience: float = 0.0) -> Iterator[None]:
+        """Holds the lock. After an error, this process may have missed barriers of its round: it forgets the round."""
+        with self._locks.held(LOCK, patience):
+            try:
+                yield
+            except BaseException:
+                self._rounds.open = None
+                raise
+
     def exclusively(self, patience: float = PATIENCE) -> Any:
         """Keeps all processes from resolving, in a block."""
         return self._locks.held(LOCK, patience)
 
-    def correct(self, images: Sequence[tuple[bytes, Image]]) -> Cut:
+    def correct(self, corrections: Sequence[Correction]) -> Cut:
         """Replaces images that were wrong, in a transaction without a log entry. Returns the cut after it.
 
-        The caller computes everything that depends on these rows again. Deletions that the images may have known of
-        are forgotten: the horizons of all tables are raised, so that HBase is asked instead.
+        Images that were replaced since they were compared stay. The caller computes everything that depends on these
+        rows again. Deletions that the images may have known of are forgotten: the horizons of all tables are raised,
+        so that HBase is asked instead.
         """
-        with self._locks.held(LOCK, PATIENCE):
+        with self._resolving(PATIENCE):
             tail, *_ = self._begin()
-            number, horizon = tail.transaction + 1, int(time.time() * 1000)
+            if corrections:
+                for key in self._documents.documents(MAPPINGS):
+                    self._change_mapping(key, _raised(int(time.time() * 1000)))
+            newest = self._images.transactions([one.key for one in corrections])
+            pairs = zip(corrections, newest, strict=True)
+            images = [(one.key, one.image) for one, last in pairs if last is None or last <= one.transaction]
+            forming = Forming(tail.transaction + 1, {})
+            self._documents.change_documents({FORMING.name: forming}, expected=self._as_stored(tail))
             gone = {n: last_deletion(image.stamps) for n, (_, image) in enumerate(images) if image.row is None}
             written = WrittenImages([key for key, _ in images], b"\1" * len(images), gone)
-            self._images.write(images, [True] * len(images), number)
-            self._log.write_note(number, time.time(), tail.ends, written)
-            changes: dict[str, Any] = {TAIL.name: structs.replace(tail, transaction=number)}
-            for key, mapping in self._documents.documents(MAPPINGS).items() if images else ():
-                changes[MAPPINGS.at(key)] = structs.replace(mapping, horizon=max(mapping.horizon, horizon))
-            self._documents.change_documents(changes, expected=self._as_stored(tail))
-            return Cut(number, tail.ends)
+            self._images.write(images, [True] * len(images), forming.transaction)
+            self._log.write_note(forming.transaction, time.time(), tail.ends, written)
+            changes = {TAIL.name: structs.replace(tail, transaction=forming.transaction), FORMING.name: None}
+            self._documents.change_documents(changes, expected=self._as_stored(tail, forming))
+            return Cut(forming.transaction, tail.ends)
+
+    def _change_mapping(self, key: str, change: Callable[[TableMapping], TableMapping]) -> None:
+        """Changes the mapping of a table, unless it was dropped."""
+        name = MAPPINGS.at(key)
+        while (mapping := self._documents.document(MAPPINGS, key)) is not None and change(mapping) != mapping:
+            with suppress(Conflict):
+                self._documents.change_documents({name: change(mapping)}, expected={name: mapping})
 
     # rounds
 
@@ -191,9 +230,9 @@ class Resolver:
         return {mapping.table for mapping in self._documents.documents(MAPPINGS).values()}
 
     @staticmethod
-    def _as_stored(tail: Tail) -> dict[str, Tail | None]:
-        """The condition that the tail is still this one."""
-        return {TAIL.name: tail if tail != Tail((0,) * len(tail.ends)) else None}
+    def _as_stored(tail: Tail, forming: Forming | None = None) -> dict[str, Any]:
+        """The condition that the tail is still this one, and the transaction that is being made, too."""
+        return {TAIL.name: tail if tail != Tail((0,) * len(tail.ends)) else None, FORMING.name: forming}
 
     # transactions
 
@@ -205,41 +244,78 @@ class Resolver:
         found = self._documents.together(FORMING, TAIL, WANTED, MAPPINGS)
         tail: Tail = found[TAIL.name].get("", Tail((0,) * self._nodes))
         if forming := found[FORMING.name].get(""):
-            marks = {region: self._known(region, mark) for region, mark in forming.marks.items()}
-            cells = self._read_late(forming.late) if forming.late else self._read(marks, tail)
             self._log.clear(tail.ends, forming.transaction)
-            tail = self._form(cells, tail, forming)
+            tail = self._form(self._read_again(forming, tail), tail, forming)
         if not self._is_clear:
             for region, after in tail.cleared.items():
                 self._clear(list(read_chunks(self._wal, region, after, tail.marks[region])))
             self._is_clear = True
         for key, mapping in found[MAPPINGS.name].items():
             if not mapping.attached:
-                self._attach(key, mapping)
+                self._attach(key, mapping, tail)
         tables = {mapping.table for mapping in found[MAPPINGS.name].values()}
         return tail, found[WANTED.name].get("", 0), tables
 
-    @staticmethod
-    def _known(region: str, sequence: int) -> Mark:
-        return Mark("", region, 0, "", "", 0, sequence=sequence)
+    def _read_again(self, forming: Forming, tail: Tail) -> _Range:
+        """Reads exactly what a transaction was made of that was left open: the same regions, in the same order."""
+        if forming.late:
+            return self._read_late(forming.late)
+        marks = enumerate(forming.marks.items())
+        target = {region: Mark("", region, number, "", "", 0, sequence=mark) for number, (region, mark) in marks}
+        found = self._read(target, tail, largest=math.inf)
+        assert found.marks == forming.marks, (found.marks, forming.marks)
+        return found
 
-    def _attach(self, key: str, mapping: TableMapping) -> None:
-        """Takes in the rows that a table has already. Repeated if the process ends before it is done."""
+    def _attach(self, key: str, mapping: TableMapping, tail: Tail) -> None:
+        """Takes in the rows that a table has already. Repeated if the process ends before it is done.
+
+        A scan counts only if the mapping names it: not that of a process that has lost the lock meanwhile.
+        """
+        name, scanning = MAPPINGS.at(key), structs.replace(mapping, scan=new_scan_name())
+        self._documents.change_documents({name: scanning}, expected={name: mapping})
         self._tracking.track(mapping.table)
-        horizon = self._tracking.scan(mapping)
+        self._await_shipping(mapping, tail)
+        horizon = self._tracking.scan(scanning)
         faults.point("tail.scanned")
-        attached = structs.replace(mapping, attached=True, horizon=horizon)
-        self._documents.change_documents({MAPPINGS.at(key): attached}, expected={MAPPINGS.at(key): mapping})
+        attached = structs.replace(scanning, attached=True, horizon=horizon)
+        self._documents.change_documents({name: attached}, expected={name: scanning})
+
+    def _await_shipping(self, mapping: TableMapping, tail: Tail) -> None:
+        """Waits until every region of a table ships its cells. What is written then is in the scan or in the log.
+
+        A region that has not been opened again since its replication scope was set does not ship them yet.
+        """
+        waiting = Round(ATTACHING, self._tracking.put_barriers([mapping], ATTACHING), tail.transaction)
+        seen = dict(tail.marks)
+        while waiting.left:
+            for region, mark in read_marks(self._marks).items():
+                if mark.table == mapping.table and mark.sequence > seen.get(region, 0):
+                    for chunk in read_chunks(self._wal, region, seen.get(region, 0), mark.sequence):
+                        for barrier, _ in _barriers(chunk.cells):
+                            waiting.left.pop(barrier, None)
+                    seen[region] = mark.sequence
+            if waiting.left:
+                if waiting.seconds > BARRIER_PATIENCE:
+                    raise self._not_shipped(waiting)
+                time.sleep(GLANCE)
 
     def _resolve(self, tail: Tail) -> tuple[Tail, set[tuple[Barrier, int]]]:
         """Makes transactions up to the marks as they are now. Returns the new tail and the barriers that it met."""
-        target, barriers = read_marks(self._marks), set[tuple[Barrier, int]]()
-        while (found := self._read(target, tail)).marks:
+        target, barriers = self._read_marks(tail), set[tuple[Barrier, int]]()
+        while (found := self._read(target, tail, LARGEST)).marks:
             tail = self._form(found, tail, None)
             barriers |= found.barriers
         return tail, barriers
 
-    def _read(self, target: Mapping[str, Mark], tail: Tail) -> _Range:
+    def _read_marks(self, tail: Tail) -> dict[str, Mark]:
+        """The marks of regions, and of those new scans that a mapping names."""
+        marks = read_marks(self._marks)
+        scans = {region for region in marks if region.startswith(SCAN) and region not in tail.marks}
+        if scans:
+            scans -= {mapping.scan for mapping in self._documents.documents(MAPPINGS).values()}
+        return {region: mark for region, mark in marks.items() if region not in scans}
+
+    def _read(self, target: Mapping[str, Mark], tail: Tail, largest: float) -> _Range:
         """Reads the raw log from the tail towards the target: older regions first, whole chunks, a limited size.
 
         A region's cells are read only if those of older regions are read up to the target: so no later change of a
@@ -248,13 +324,13 @@ class Resolver:
         found, size = _Range({}, {}, [], set()), 0
         for region, mark in sorted(target.items(), key=lambda item: (item[1].id, item[0])):
             after = tail.marks.get(region, 0)
-            if mark.sequence <= after or size > LARGEST:
+            if mark.sequence <= after or size > largest:
                 continue
             chunks, upto = [], mark.sequence
             for chunk in read_chunks(self._wal, region, after, mark.sequence):
                 chunks.append(chunk)
                 size += chunk.size
-                if size > LARGEST:
+                if size > largest:
                     upto = chunk.sequence
                     break
             found.marks[region] = upto
@@ -265,9 +341,12 @@ class Resolver:
         return found
 
     def _resolve_late(self, tail: Tail) -> Tail:
-        """Makes transactions of the late chunks. Returns the new tail."""
+        """Makes transactions of the late chunks, and deletes those of scans that do not count. Returns the new tail."""
+        scans = {mapping.scan for mapping in self._documents.documents(MAPPINGS).values()}
         while late := find_late(self._wal, tail.marks, LATE_CHUNKS):
             tail = self._form(self._read_late(late), tail, None)
+        for rows in find_left_scans(self._wal, scans, tail.marks):
+            self._wal.delete_many([Deletion(row, timestamp) for row, timestamp in rows])
         return tail
 
     def _read_late(self, rows: Sequence[bytes]) -> _Range:
@@ -280,8 +359,7 @@ class Resolver:
         """Makes one transaction. `left` is an earlier attempt that was not ended. Returns the new tail."""
         number = (tail.transaction if left is None else left.transaction) + 1
         forming = Forming(number, found.marks, found.late)
-        expected = {**self._as_stored(tail), FORMING.name: left}
-        self._documents.change_documents({FORMING.name: forming}, expected=expected)
+        self._documents.change_documents({FORMING.name: forming}, expected=self._as_stored(tail, left))
         faults.point("tail.forming")
         ends, changes, written = list(tail.ends), dict[str, Any](), WrittenImages([], b"", {})
         images: list[tuple[bytes, Image]] = []
@@ -295,7 +373,7 @@ class Resolver:
             if resolved.more_rows:
                 changes[ROW_COUNTS.at(key)] = max(0, count + resolved.more_rows)
             if loaded:
-                changes[MAPPINGS.at(key)] = structs.replace(mapped.mapping, attached=False)
+                self._change_mapping(key, lambda mapping: structs.replace(mapping, attached=False))
         faults.point("tail.written")
         marks, cleared = {**tail.marks, **found.marks}, {r: tail.marks.get(r, 0) for r in found.marks}
         transaction = number if written.keys or left is not None else tail.transaction
@@ -303,7 +381,7 @@ class Resolver:
             self._log.write_note(transaction, time.time(), ends, written if written.keys else None)
         new = Tail(tuple(ends), transaction, marks, tail.begun, cleared)
         changes |= {TAIL.name: new, FORMING.name: None}
-        self._documents.change_documents(changes, expected={**self._as_stored(tail), FORMING.name: forming})
+        self._documents.change_documents(changes, expected=self._as_stored(tail, forming))
         self._recent.note(images, tail.transaction, transaction)
         faults.point("tail.committed")
         self._clear(found.chunks)
@@ -336,6 +414,10 @@ class Resolver:
 
         resolved = resolve(touched, images, mapped.mapping.horizon, ask)
         return resolved, bool(np.any(cells.kinds == BULK_LOAD))
+
+
+def _raised(horizon: int) -> Callable[[TableMapping], TableMapping]:
+    return lambda mapping: structs.replace(mapping, horizon=max(mapping.horizon, horizon))
 
 
 def mapped_table(number: int, mapping: TableMapping, layout: Any) -> MappedTable:

@@ -53,6 +53,7 @@ class Rounds:
         self._documents, self._url = documents, url
         self._ended = -HEARTBEAT
         self.open: Round | None = None
+        self.settled = 0.0  # when the last round began that has ended
 
     def is_due(self, tail: Tail, wanted: int) -> bool:
         """Whether a round should begin: a reader waits for `wanted`, numbers run out, or the last one is long ago."""
@@ -69,9 +70,10 @@ class Rounds:
 
     def end(self, tail: Tail) -> bool:
         """Ends the open round. Returns whether transactions get its number: not if nobody would notice."""
-        assert self.open is not None
-        has_news = tail.transaction != self.open.transaction or self._is_wanted(tail)
-        self.open, self._ended = None, time.monotonic()
+        ended, self.open = self.open, None
+        assert ended is not None
+        has_news = tail.transaction != ended.transaction or self._is_wanted(tail)
+        self._ended, self.settled = time.monotonic(), ended.at
         self._report({})
         return has_news
 

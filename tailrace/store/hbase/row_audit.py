@@ -34,12 +34,16 @@ Rows = Sequence[tuple[bytes, Cells]]
 
 
 class WrongImage(NamedTuple):
-    """An image that is not what HBase has: its whole key, its row key, what is wrong, and what it should be."""
+    """An image that is not what HBase has: its whole key, its row key, what is wrong, and what it should be.
+
+    It was compared as of a transaction.
+    """
 
     key: bytes
     row: bytes
     fault: str
     right: Image
+    transaction: int
 
     def __str__(self) -> str:
         return f"image of row {escape(self.row)}: {self.fault}"
@@ -65,7 +69,11 @@ class RowComparer:
             for entries in self._images.scan(prefix, transaction):
                 self.rows += sum(1 for _, row, bad in entries if row and not bad)
                 names = [(key, self._row_key(key, node)) for key, _, _ in entries]
-                strays += [WrongImage(prefix + key, key, "it is of no row", _NONE) for key, row in names if row is None]
+                strays += [
+                    WrongImage(prefix + key, key, "it is of no row", _NONE, transaction)
+                    for key, row in names
+                    if row is None
+                ]
                 rows = [row for _, row in names if row is not None]
                 suspects |= {row for row, cells in zip(rows, self._user.get(rows), strict=True) if not cells}
         return [*strays, *self._confirm(sorted(suspects))]
@@ -101,7 +109,7 @@ class RowComparer:
         stored = self._stored(touched.keys, transaction)
         for key, row, image, expected in zip(touched.keys, touched.rows, stored, right, strict=True):
             if (fault := self._fault(image, expected)) is not None:
-                yield WrongImage(key, row, fault, expected)
+                yield WrongImage(key, row, fault, expected, transaction)
 
     def _right(self, page: Rows) -> tuple[Touched, list[Image]]:
         """The images that rows should have. A row without cells has that of a deleted row."""

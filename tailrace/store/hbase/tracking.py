@@ -30,7 +30,14 @@ from tailrace.store.hbase.raw_log import (
 
 TRACKED = b"tracked"  # the row of `meta` with the tables whose cells the endpoint ships
 
+ATTACHING = 0  # the number of barriers that belong to no round
+
 Barrier = tuple[str, bytes]  # table, row
+
+
+def new_scan_name() -> str:
+    """The name of a region that does not exist, for the rows of a scan."""
+    return SCAN + uuid.uuid4().hex[len(SCAN) :]
 
 
 class Tracking:
@@ -66,14 +73,14 @@ class Tracking:
             self._meta.delete_many([Deletion(TRACKED, cells[table.encode()][1], [table.encode()])])
 
     def scan(self, mapping: TableMapping) -> int:
-        """Scans a tracked table into the raw log. Returns the horizon: deletions up to it may not be in the log.
+        """Scans a tracked table into the raw log, as the scan that its mapping names.
 
+        Returns the horizon: deletions up to it may not be in the log.
         It is the time now, or the greatest timestamp in the table if clients set greater ones.
         """
         horizon = int(time.time() * 1000)
         table = self._client.table(mapping.table, None)
-        region = SCAN + uuid.uuid4().hex[len(SCAN) :]
-        number = 0
+        region, number = mapping.scan, 0
         for page in table.scan(b"", None):
             number += 1
             cells = scanned_cells(mapping.table, page)
