@@ -192,3 +192,25 @@ def test_a_lock_is_not_free_while_its_taker_waits_for_the_answer(
     with parts.lock("runner"), pytest.raises(EpochsLocked), second.lock("runner"):
         pass
     assert lost
+
+
+def test_time_in_which_a_waiting_process_could_not_look_does_not_count(
+    second: HbaseParts, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HBase is away for longer than a lease. The holder renews it only after the waiting process has looked again."""
+    calls = []
+
+    def be_away(call: Call, name: str, *arguments: Any) -> Any:
+        calls.append(name)
+        if len(calls) != 2:  # the first look, and those after the second
+            return call(name, *arguments)
+        time.sleep(1.5 * TIMES["expiry"])
+        answer = call(name, *arguments)
+        holder.send_signal(signal.SIGCONT)
+        return answer
+
+    holder.send_signal(signal.SIGSTOP)
+    intercept(second, monkeypatch, be_away)
+    with pytest.raises(EpochsLocked) as error, second.lock("runner", 2 * TIMES["expiry"]):
+        pass
+    assert (error.value.pid, len(calls) > 2) == (holder.pid, True)

@@ -2,7 +2,8 @@
 
 A holder renews its lease every few seconds, and counts the renewals. A process that waits for the lock watches the
 count with its own clock: if it does not grow for `EXPIRY` seconds, the holder is dead or cut off, and the lock is free.
-Clocks of different machines are never compared. A dead holder on the same host is noticed at once.
+Time in which the process could not look does not count: maybe the holder could not renew its lease then, either. Clocks
+of different machines are never compared. A dead holder on the same host is noticed at once.
 
 HBase may be away when a lock is released, or when the answer to its take is lost. The row then has a note of a live
 process that does not hold the lock. The process knows the ids under which it holds locks, so it takes such a lock again
@@ -152,10 +153,13 @@ class RowLocks:
 
 
 class _Watch:
-    """What a waiting process has seen of a lock: its last holder (None: it is free), and since when."""
+    """What a waiting process has seen of a lock: its last holder (None: it is free), and since when.
+
+    A lease expires only if it was looked at all the time, at least every `expiry / 3` seconds.
+    """
 
     def __init__(self, expiry: float) -> None:
-        self._expiry, self._since, self.was_renewed = expiry, 0.0, False
+        self._expiry, self._since, self._looked, self.was_renewed = expiry, 0.0, 0.0, False
         self.holder: _Note | None = None
 
     def is_free(self, note: _Note | None) -> bool:
@@ -164,6 +168,9 @@ class _Watch:
         if note != self.holder:
             self.was_renewed = note is not None and self.holder is not None and note.id == self.holder.id
             self.holder, self._since = note, now
+        if now - self._looked > self._expiry / 3:
+            self._since = now
+        self._looked = now
         if note is None or note.is_void or now - self._since > self._expiry:
             self.holder = None
         return self.holder is None
