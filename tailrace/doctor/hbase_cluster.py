@@ -148,26 +148,7 @@ class ClusterChecks:
             return
         wanted = {unescape(text) for mapping in self._mappings if mapping.table == table for text in mapping.families}
         families = {family.name: family for family in self._admin.describe(table)}
-        faults = []
-        for name in sorted(wanted):
-            family, text = families.get(name), name.decode(errors="replace")
-            alter = f"alter '{table}', {{NAME => '{text}', "
-            if family is None:
-                faults.append(
-                    (f"family {text} does not exist", f"create the family, or drop the table: {alter[:-2]}}}")
-                )
-                continue
-            if family.scope != 1:
-                advice = (
-                    f"{alter}REPLICATION_SCOPE => 1}}, then run `tailrace audit --repair`: changes are not in the log"
-                )
-                faults.append((f"family {text} has replication scope {family.scope}", advice))
-            if family.ttl is not None:
-                advice = f"{alter}TTL => 'FOREVER'}}; cells vanish without an entry in the log"
-                faults.append((f"family {text} has a TTL of {family.ttl} s", advice))
-            if family.by_sequence:
-                advice = f"{alter}NEW_VERSION_BEHAVIOR => false}}; it gives deletions another meaning"
-                faults.append((f"family {text} has NEW_VERSION_BEHAVIOR", advice))
+        faults = [fault for name in sorted(wanted) for fault in _family_faults(table, name, families.get(name))]
         for found, advice in faults:
             yield Finding("fail", check, found, advice)
         if not faults:
@@ -221,6 +202,28 @@ def _sequence(marks: Mapping[str, Any], region: str) -> int:
 def _address(server: str) -> str:
     host, port, *_ = server.split(",")
     return f"{host}:{port}"
+
+
+def _family_faults(table: str, name: bytes, family: Any) -> Iterator[tuple[str, str]]:
+    """What is wrong with a family, which is None if it does not exist, and what to do."""
+    text = name.decode(errors="replace")
+    alter = f"alter '{table}', {{NAME => '{text}', "
+    if family is None:
+        yield f"family {text} does not exist", f"create the family, or drop the table: {alter[:-2]}}}"
+        return
+    repair = "then run `tailrace audit --repair`"
+    if family.scope != 1:
+        advice = f"{alter}REPLICATION_SCOPE => 1}}, {repair}: changes are not in the log"
+        yield f"family {text} has replication scope {family.scope}", advice
+    if family.ttl is not None:
+        advice = f"{alter}TTL => 'FOREVER'}}; cells vanish without an entry in the log"
+        yield f"family {text} has a TTL of {family.ttl} s", advice
+    if family.by_sequence:
+        advice = f"{alter}NEW_VERSION_BEHAVIOR => false}}; it gives deletions another meaning"
+        yield f"family {text} has NEW_VERSION_BEHAVIOR", advice
+    if family.keeps_deleted:
+        advice = f"{alter}KEEP_DELETED_CELLS => 'FALSE'}}, {repair}: deleted rows may have come back"
+        yield f"family {text} has KEEP_DELETED_CELLS", advice
 
 
 def _check_peer(peer: Any, namespace: str) -> Finding:

@@ -230,6 +230,27 @@ def test_a_file_with_secrets_that_others_can_read_is_refused(configure: Configur
 
 
 @pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        ('Authorization = """Basic dXNlcjpzZWNyZXQ=\n"""', "'Authorization'"),
+        ('Authorization = "Basic\\u0000dXNlcjpzZWNyZXQ="', "'Authorization'"),
+        ('Authorization = "Basic\\u0085dXNlcjpzZWNyZXQ="', "'Authorization'"),
+        ('Authorization = "Basic “dXNlcjpzZWNyZXQ=”"', "'Authorization'"),
+        ('"do\\nAs" = "dXNlcjpzZWNyZXQ="', r"'do\nAs'"),
+        ('"doAs:" = "dXNlcjpzZWNyZXQ="', "'doAs:'"),
+    ],
+)
+def test_a_header_that_cannot_be_sent_is_refused_without_its_value(
+    configure: Configure, header: str, named: str
+) -> None:
+    configure(f'transport = "http"\n[headers]\nAccept = "*/*"\n{header}\n')
+    with pytest.raises(BadSetting) as caught:
+        Connections("127.0.0.1", 1)
+    assert f"the header {named}" in str(caught.value)
+    assert "dXNlcjpzZWNyZXQ" not in str(caught.value) + str(caught.value.data)
+
+
+@pytest.mark.parametrize(
     ("content", "reason"),
     [
         ("tsl = true", "unknown field `tsl`"),

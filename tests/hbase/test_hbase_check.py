@@ -159,11 +159,13 @@ def test_a_missing_and_a_non_serial_peer(shop: Checked) -> None:
         shop.cluster.admin("peer", "add", shop.name)
 
 
-def test_a_wrong_scope_a_ttl_and_a_disabled_table(shop: Checked, client: Client) -> None:
+def test_a_wrong_family_and_a_disabled_table(shop: Checked, client: Client) -> None:
     table = f"{shop.name}_data:t"
 
-    def alter(scope: int, ttl: int | None) -> None:
-        family = hbase.TColumnFamilyDescriptor(name=b"f", scope=scope, timeToLive=ttl, maxVersions=1)
+    def alter(scope: int, ttl: int | None, kept: int | None = None) -> None:
+        family = hbase.TColumnFamilyDescriptor(
+            name=b"f", scope=scope, timeToLive=ttl, maxVersions=1, keepDeletedCells=kept
+        )
         client.modifyColumnFamily(tname(table), family)
 
     alter(0, 86_400)
@@ -172,6 +174,13 @@ def test_a_wrong_scope_a_ttl_and_a_disabled_table(shop: Checked, client: Client)
         faults = [f for f in shown if f["check"] == f"table {table}"]
         assert [f["found"] for f in faults] == ["family f has replication scope 0", "family f has a TTL of 86400 s"]
         assert f"alter '{table}', {{NAME => 'f', REPLICATION_SCOPE => 1}}" in faults[0]["advice"]
+    finally:
+        alter(1, None)
+    alter(1, None, hbase.TKeepDeletedCells.TRUE)
+    try:
+        fault = shop.check(code=1, java=False)[f"table {table}"]
+        assert (fault["level"], fault["found"]) == ("fail", "family f has KEEP_DELETED_CELLS")
+        assert f"alter '{table}', {{NAME => 'f', KEEP_DELETED_CELLS => 'FALSE'}}" in fault["advice"]
     finally:
         alter(1, None)
     client.disableTable(tname(table))

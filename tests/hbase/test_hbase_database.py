@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from foreign import ROWS, foreign_table
 from pyspark.sql import SparkSession
-from thrift_client import Client, tname
+from thrift_client import Client, hbase, tname
 
 import tailrace as tr
 from tailrace.database.inside import inside
@@ -151,3 +151,23 @@ def test_what_is_refused(db: tr.Database, client: Client) -> None:
     with pytest.raises(NotCapable, match="added with a default"):
         db.sql("ALTER TABLE t ADD COLUMN a INT DEFAULT 7")
     assert db.tables() == ["t"]
+
+
+@pytest.mark.parametrize("kept", [hbase.TKeepDeletedCells.TRUE, hbase.TKeepDeletedCells.TTL])
+def test_a_family_that_keeps_deleted_cells_is_refused(db: tr.Database, client: Client, kept: int) -> None:
+    with foreign_table(client) as name:
+        create = f"""CREATE TABLE t (id INT PRIMARY KEY, a BIGINT, b BIGINT)
+            WITH (hbase.table = '{name}', hbase.columns = 'id=:key, a=f:a, b=g:b')"""
+        alter_family(client, name, kept)
+        with pytest.raises(Unsupported) as error:
+            db.sql(create)
+        assert f"family 'g' of the HBase table {name}" in str(error.value)
+        assert f"alter '{name}', {{NAME => 'g', KEEP_DELETED_CELLS => 'FALSE'}}" in str(error.value)
+        alter_family(client, name, hbase.TKeepDeletedCells.FALSE)
+        db.sql(create)
+
+
+def alter_family(client: Client, table: str, kept: int) -> None:
+    """Says whether the family `g` keeps deleted cells."""
+    family = hbase.TColumnFamilyDescriptor(name=b"g", maxVersions=1, keepDeletedCells=kept)
+    client.modifyColumnFamily(tname(table), family)

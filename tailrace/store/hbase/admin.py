@@ -20,6 +20,7 @@ class Family:
     """A column family: how many versions of a cell it keeps, and its replication scope (1: replicated).
 
     `ttl`: seconds after which cells vanish. `by_sequence`: deletions hide only cells that were put before them.
+    `keeps_deleted`: reads up to a timestamp show cells that were deleted later.
     """
 
     name: bytes
@@ -27,6 +28,7 @@ class Family:
     scope: int = 0
     ttl: int | None = None
     by_sequence: bool = False
+    keeps_deleted: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,8 @@ class Admin:
 def _family(column: Any) -> Family:
     ttl = None if column.timeToLive in (None, FOREVER) else column.timeToLive
     by_sequence = (column.attributes or {}).get(b"NEW_VERSION_BEHAVIOR", b"false").lower() == b"true"
-    return Family(column.name, column.maxVersions, column.scope, ttl, by_sequence)
+    keeps_deleted = column.keepDeletedCells not in (None, idl().TKeepDeletedCells.FALSE)
+    return Family(column.name, column.maxVersions, column.scope, ttl, by_sequence, keeps_deleted)
 
 
 def _full_name(name: Any) -> str:

@@ -9,7 +9,9 @@ copy of the file.
 from __future__ import annotations
 
 import os
+import re
 import ssl
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -19,6 +21,8 @@ import msgspec
 from tailrace.errors import BadSetting
 
 VARIABLE = "TAILRACE_HBASE_CONNECTION"
+_HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+_HEADER_VALUE = re.compile(r"[ -~\xa0-\xff]*")  # Latin-1 without control characters
 
 
 class ConnectionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
@@ -77,6 +81,7 @@ def _check(settings: ConnectionSettings, name: str) -> None:
         _require_private(name)
         if settings.transport != "http":
             raise BadSetting(name=VARIABLE, value=name, advice='headers need transport = "http"')
+        _check_headers(settings.headers, name)
     if settings.key is not None:
         _require_private(settings.key)
     if not settings.tls and (settings.ca or settings.certificate or settings.server_name):
@@ -88,6 +93,17 @@ def _check(settings: ConnectionSettings, name: str) -> None:
             files = ", ".join(f for f in (settings.ca, settings.certificate, settings.key) if f)
             advice = f"{files} cannot be used: {error.strerror or error}; write paths of PEM files"
             raise BadSetting(name=VARIABLE, value=name, advice=advice) from None
+
+
+def _check_headers(headers: Mapping[str, str], name: str) -> None:
+    """Refuses headers that HTTP cannot send. The errors of `http.client` would show their values, which are secret."""
+    for header, value in headers.items():
+        if not _HEADER_NAME.fullmatch(header):
+            advice = f"the header {header!r} has a name that HTTP does not allow: use letters, digits and -"
+            raise BadSetting(name=VARIABLE, value=name, advice=advice)
+        if not _HEADER_VALUE.fullmatch(value):
+            advice = f"the header {header!r} has a control character in its value, such as the end of a line, or one"
+            raise BadSetting(name=VARIABLE, value=name, advice=f"{advice} that is not in Latin-1; remove it")
 
 
 def _require_private(file: str) -> None:

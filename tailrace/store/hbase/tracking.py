@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tailrace.errors import SqlError, Unsupported
-from tailrace.store.hbase.admin import Admin, Region
+from tailrace.store.hbase.admin import Admin, Family, Region
 from tailrace.store.hbase.client import Client, Deletion, HbaseTable
 from tailrace.store.hbase.mapping import TableMapping, unescape
 from tailrace.store.hbase.raw_log import (
@@ -56,11 +56,7 @@ class Tracking:
             family = families.get(unescape(text))
             if family is None:
                 raise SqlError(message=f"the HBase table {mapping.table} has no family {text!r}")
-            if family.ttl is not None:
-                reason = "its cells have a TTL: they vanish without an entry in the log. Remove it from the family"
-                raise Unsupported(construct=f"family {text!r} of the HBase table {mapping.table}", reason=reason)
-            if family.by_sequence:
-                reason = "it has NEW_VERSION_BEHAVIOR, in which deletions have another meaning"
+            if (reason := _obstacle(mapping.table, text, family)) is not None:
                 raise Unsupported(construct=f"family {text!r} of the HBase table {mapping.table}", reason=reason)
         self._admin.replicate(mapping.table, [unescape(text) for text in mapping.families])
 
@@ -108,3 +104,16 @@ class Tracking:
                 regions = again
             barriers |= {(table, row): region for row, region in rows.items()}
         return barriers
+
+
+def _obstacle(table: str, text: str, family: Family) -> str | None:
+    """Why a family cannot be tailed; None if it can."""
+    if family.ttl is not None:
+        return "its cells have a TTL: they vanish without an entry in the log. Remove it from the family"
+    if family.by_sequence:
+        return "it has NEW_VERSION_BEHAVIOR, in which deletions have another meaning"
+    if family.keeps_deleted:
+        reason = "it has KEEP_DELETED_CELLS, with which deleted cells show again when older versions are read"
+        alter = f"alter '{table}', {{NAME => '{text}', KEEP_DELETED_CELLS => 'FALSE'}}"
+        return f"{reason}. Run in the shell of HBase: {alter}"
+    return None
