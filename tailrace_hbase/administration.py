@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tailrace_hbase.artifacts import java
 from tailrace_hbase.java_process import OPENED
+from tailrace_hbase.whole_files import write_whole
 
 _OPTIONS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", *OPENED)
 
@@ -17,10 +18,4 @@ def write_command(directory: Path, classpath: list[str]) -> None:
     run = [java(), *_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
     jars = shlex.quote(os.pathsep.join(classpath))
     text = f'#!/bin/sh\nexec {shlex.join(run)} -cp "$HBASE_CLASSPATH":{jars} "$@"\n'
-    command = directory / "bin" / "hbase"
-    if not command.exists() or command.read_text() != text:
-        command.parent.mkdir(exist_ok=True)
-        fresh = command.with_suffix(f".{os.getpid()}")
-        fresh.write_text(text)
-        fresh.chmod(0o755)
-        fresh.replace(command)
+    write_whole(directory / "bin" / "hbase", text.encode(), 0o755)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import time
@@ -16,6 +15,7 @@ from tailrace_hbase.administration import write_command
 from tailrace_hbase.probing import answers
 from tailrace_hbase.problems import ClusterProblem
 from tailrace_hbase.servers import MASTER, THRIFT, ZOOKEEPER, Server, is_region_server
+from tailrace_hbase.whole_files import write_whole
 
 DIRECTORY = artifacts.CHECKOUT / ".hbase"
 START_SECONDS = 180
@@ -183,13 +183,8 @@ class LocalCluster:
 
     def _endpoint(self) -> Path:
         """Copies the jar of the endpoint: a JVM fails if a jar it has open is overwritten by a build."""
-        content = artifacts.ENDPOINT_JAR.read_bytes()
         copy = self.directory / "lib" / "tailrace-hbase.jar"
-        if not copy.exists() or copy.read_bytes() != content:
-            copy.parent.mkdir(exist_ok=True)
-            fresh = copy.with_suffix(f".{os.getpid()}")
-            fresh.write_bytes(content)
-            fresh.replace(copy)
+        write_whole(copy, artifacts.ENDPOINT_JAR.read_bytes())
         return copy
 
 

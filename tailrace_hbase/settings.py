@@ -14,12 +14,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from tailrace_hbase.whole_files import write_whole
+
 HOST = "127.0.0.1"
 SESSION_MS = 10_000
 PORTS_FILE = "ports.json"
 
-# Below the range from which Linux and macOS take ports of outgoing connections.
-PORTS = range(20_000, 32_000)
+# Below the range from which Linux and macOS take ports of outgoing connections. Processes that start clusters at the
+# same moment mostly choose from different ones.
+PORTS = range(20_000 + os.getpid() % 8, 32_000, 8)
 
 
 def ports(directory: Path, roles: Iterable[str]) -> dict[str, int]:
@@ -44,16 +47,16 @@ def forget_port(directory: Path, role: str) -> None:
 def write_settings(directory: Path, zookeeper_port: int) -> None:
     """Writes `conf/hbase-site.xml` and `conf/zoo.cfg`. Ports of the servers are options of their commands."""
     conf = directory / "conf"
-    conf.mkdir(exist_ok=True)
     properties = {**_LOCAL, **_QUICK, **_SMALL}
     properties["hbase.rootdir"] = (directory / "data").as_uri()
     properties["hbase.tmp.dir"] = str(directory / "tmp")
     properties["hbase.zookeeper.property.clientPort"] = str(zookeeper_port)
-    (conf / "hbase-site.xml").write_text(_site(properties))
-    (conf / "zoo.cfg").write_text(
+    zookeeper = (
         f"dataDir={directory / 'zookeeper'}\nclientPort={zookeeper_port}\nclientPortAddress={HOST}\n"
         "tickTime=1000\nadmin.enableServer=false\nmaxClientCnxns=0\nforceSync=no\n"
     )
+    write_whole(conf / "hbase-site.xml", _site(properties).encode())
+    write_whole(conf / "zoo.cfg", zookeeper.encode())
 
 
 _LOCAL = {
@@ -107,10 +110,7 @@ def _site(properties: dict[str, str]) -> str:
 
 
 def _keep(directory: Path, known: dict[str, int]) -> None:
-    """Replaces the file in one step, as other processes may read it now."""
-    fresh = directory / f"{PORTS_FILE}.{os.getpid()}"
-    fresh.write_text(json.dumps(known, indent=1) + "\n")
-    fresh.replace(directory / PORTS_FILE)
+    write_whole(directory / PORTS_FILE, f"{json.dumps(known, indent=1)}\n".encode())
 
 
 def _free_port(taken: set[int]) -> int:

@@ -29,7 +29,10 @@ def pytest_configure(config: pytest.Config) -> None:
 # Tests that take longest, longest first. They start first, so that no worker is left with one at the end.
 LONGEST = (
     "test_faults_at_random",
+    "test_the_bank_on_a_cluster_that_changes",
     "test_fuzz_equals_recompute",
+    "test_hbase_tpch.py",
+    "test_spark_cluster.py",
     "test_oracle_windows.py",
     "test_oracle_corners.py",
     "test_lookups.py",

@@ -108,7 +108,7 @@ class Teller(threading.Thread):
         try:
             while not self.ends.is_set():
                 self._transfer(self._random.choice(list(self._bank.tables)), self._random.choice(self._mine))
-                self.ends.wait(0.005)  # leaves the machine some time for what the test does
+                self.ends.wait(0.02)  # leaves the machine some time for what the test does
         except BaseException as problem:
             self.problem = problem
         finally:

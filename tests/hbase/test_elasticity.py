@@ -73,7 +73,6 @@ class Elastic:
         self.cluster.admin("split", self.bank.tables[name], "".join(f"\\x{byte:02X}" for byte in key(row)))
 
     def merge(self, name: str, first: int, second: int) -> None:
-        self.cluster.admin("compact", self.bank.tables[name], "--major")  # halves of a split share files until then
         self.cluster.admin("merge", *(self.region(name, row).encoded_name for row in (first, second)))
 
     def move(self, name: str, row: int, role: str) -> None:

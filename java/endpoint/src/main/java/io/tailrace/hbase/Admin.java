@@ -29,7 +29,7 @@ public final class Admin {
     "  tables                                 tables, their families and regions",
     "  move <region> [<server>]               region by encoded name; server as host:port; without it: any other",
     "  split <table> [<key>]                  at the key (\\xHH for bytes), or every region in its middle",
-    "  merge <region> <region>                two neighbours",
+    "  merge <region> <region>                two neighbours; compacts the halves of a split before",
     "  flush [<table>]                        without a table: all",
     "  compact <table> [--major]              and wait for the end",
     "  rollwal [<server>]                     begin a new WAL file; without a server: on all",

@@ -21,6 +21,7 @@ import org.apache.hadoop.hbase.client.CompactionState;
 import org.apache.hadoop.hbase.client.RegionInfo;
 import org.apache.hadoop.hbase.client.RegionLocator;
 import org.apache.hadoop.hbase.client.TableDescriptor;
+import org.apache.hadoop.hbase.exceptions.MergeRegionException;
 import org.apache.hadoop.hbase.util.Bytes;
 
 /** Regions and their servers: lists, moves, splits, merges, flushes. A change is complete when its method returns. */
@@ -104,11 +105,26 @@ final class Placement {
     return answer;
   }
 
-  Map<String, Object> merge(String first, String second) throws IOException {
-    await(admin.mergeRegionsAsync(new byte[][] { Bytes.toBytes(first), Bytes.toBytes(second) }, false));
-    Map<String, Object> answer = new LinkedHashMap<>();
-    answer.put("merged", new String[] { first, second });
-    return answer;
+  /** The halves of a split share files until they are compacted. HBase does not merge them before. */
+  Map<String, Object> merge(String first, String second) throws IOException, InterruptedException {
+    byte[][] regions = { Bytes.toBytes(first), Bytes.toBytes(second) };
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_SECONDS);
+    while (true) {
+      try {
+        await(admin.mergeRegionsAsync(regions, false));
+        Map<String, Object> answer = new LinkedHashMap<>();
+        answer.put("merged", new String[] { first, second });
+        return answer;
+      } catch (MergeRegionException e) {
+        if (!e.getMessage().contains("not mergeable") || System.nanoTime() > end) {
+          throw e;
+        }
+      }
+      for (byte[] region : regions) {
+        admin.majorCompactRegion(region);
+      }
+      Thread.sleep(500);
+    }
   }
 
   /** @param table null for all tables */
