@@ -115,7 +115,7 @@ class Runner(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._db.run(interval=0.3)
+            self._db.run(interval=1.0)
         except BaseException as problem:
             self.problem = problem
 
