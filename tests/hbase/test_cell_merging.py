@@ -87,6 +87,19 @@ def test_a_row_is_that_of_a_region(writes: Sequence[Written | None], data: st.Da
             region.compact()
 
 
+def merge_parts(region: Region, parts: Sequence[Sequence[LoggedCell]], horizon: int = ABSENT) -> dict[bytes, int]:
+    """Merges parts of the log, one after the other. Returns the places of the live cells by column."""
+    stamps, live = Stamps(), dict[bytes, int]()
+    for part in parts:
+        merged = merge_row(stamps, part, horizon)
+        for column, below in merged.doubtful.items():
+            if (found := region.live(column, below)) is not None:
+                settle(merged, column, *found)
+        stamps = merged.stamps
+        live = {c: merged.winners.get(c, live.get(c, KEPT)) for c in stamps.live}
+    return live
+
+
 @settings(deadline=None, max_examples=300)
 @given(WRITES, st.integers(0, 14), st.integers(0, 14), st.booleans())
 def test_a_scan_and_the_log_overlap(
@@ -103,15 +116,8 @@ def test_a_scan_and_the_log_overlap(
     log = [LoggedCell(i, *cell) for i, cell in enumerate(cells)][tracked:]
     region.cells = list(enumerate(cells))
     horizon = max((c.timestamp for c in cells[:tracked]), default=ABSENT)
-    stamps, live = Stamps(), dict[bytes, int]()
-    for part in [log, scan] if log_first else [[*scan, *log]]:
-        merged = merge_row(stamps, part, horizon)
-        for column, below in merged.doubtful.items():
-            if (found := region.live(column, below)) is not None:
-                settle(merged, column, *found)
-        stamps = merged.stamps
-        live = {c: merged.winners.get(c, live.get(c, KEPT)) for c in stamps.live}
-    assert live == {c: s[1] for c in COLUMNS if (s := region.live(c)) is not None}
+    merged = merge_parts(region, [log, scan] if log_first else [[*scan, *log]], horizon)
+    assert merged == {c: s[1] for c in COLUMNS if (s := region.live(c)) is not None}
 
 
 @settings(deadline=None, max_examples=1000)
@@ -127,16 +133,9 @@ def test_late_cells(writes: Sequence[Written | None], data: st.DataObject) -> No
     cells = [LoggedCell(index, *write) for index, write in enumerate(writes) if write is not None]
     late = {cell for cell in cells if data.draw(st.booleans())}
     again = {cell for cell in cells if data.draw(st.booleans())}
-    stamps, live = Stamps(), dict[bytes, int]()
     on_time = [cell for cell in cells if cell not in late]
-    for part in (on_time, [cell._replace(late=True) for cell in cells if cell in late | again]):
-        merged = merge_row(stamps, part)
-        for column, below in merged.doubtful.items():
-            if (found := region.live(column, below)) is not None:
-                settle(merged, column, *found)
-        stamps = merged.stamps
-        live = {c: merged.winners.get(c, live.get(c, KEPT)) for c in stamps.live}
-    assert live == {c: s[1] for c in COLUMNS if (s := region.live(c)) is not None}
+    merged = merge_parts(region, [on_time, [cell._replace(late=True) for cell in cells if cell in late | again]])
+    assert merged == {c: s[1] for c in COLUMNS if (s := region.live(c)) is not None}
 
 
 @settings(deadline=None, max_examples=300)
