@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tailrace.errors import StoreError
-from tailrace.store.hbase.java_admin import run_admin
 from tailrace_hbase import artifacts, settings
+from tailrace_hbase.admin_session import AdminSession
 from tailrace_hbase.administration import write_command
 from tailrace_hbase.probing import answers
 from tailrace_hbase.problems import ClusterProblem
@@ -31,6 +30,7 @@ class LocalCluster:
 
     def __init__(self, directory: Path | str = DIRECTORY) -> None:
         self.directory = Path(directory).absolute()
+        self._admin = AdminSession(self.directory / "bin" / "hbase")
 
     @property
     def roles(self) -> list[str]:
@@ -107,6 +107,7 @@ class LocalCluster:
         closing = [role for role in ran if role == MASTER or is_region_server(role)]
         if orderly and MASTER in closing and ZOOKEEPER in ran:
             self._close(closing)
+        self._admin.close()
         for role in reversed(ran):
             self.server(role).kill()
         return ran
@@ -114,10 +115,7 @@ class LocalCluster:
     def admin(self, *arguments: str) -> Any:
         """Runs a command of `io.tailrace.hbase.Admin`, such as `admin("peer", "add", "shop")`. Returns its answer."""
         write_command(self.directory, self.classpath())
-        try:
-            return run_admin(self.directory / "bin" / "hbase", *arguments)
-        except StoreError as problem:
-            raise ClusterProblem(str(problem)) from None
+        return self._admin.run(*arguments)
 
     def address(self, role: str) -> str:
         """The address of a region server, as `admin` names it."""

@@ -1,9 +1,11 @@
 package io.tailrace.hbase;
 
+import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Collections;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.hbase.HBaseConfiguration;
@@ -35,7 +37,8 @@ public final class Admin {
     "  rollwal [<server>]                     begin a new WAL file; without a server: on all",
     "  drain <server>                         move all of its regions to others, before it is stopped",
     "  balancer on|off",
-    "  shutdown                               stop the master and all region servers, in good order");
+    "  shutdown                               stop the master and all region servers, in good order",
+    "  -                                      run commands of standard input: one per line, words divided by tabs");
 
   private Admin() {
   }
@@ -45,22 +48,46 @@ public final class Admin {
       System.err.println(USAGE);
       System.exit(2);
     }
-    Map<String, Object> answer;
-    boolean failed = false;
+    boolean succeeded;
     try (Connection connection = ConnectionFactory.createConnection(HBaseConfiguration.create());
       org.apache.hadoop.hbase.client.Admin admin = connection.getAdmin()) {
-      answer = run(admin, arguments);
+      succeeded = arguments[0].equals("-") ? answerLines(admin) : answer(admin, arguments);
     } catch (UsageException e) {
       System.err.println(e.getMessage() + System.lineSeparator() + USAGE);
       System.exit(2);
       return;
-    } catch (IOException e) {
-      failed = true;
-      answer = new LinkedHashMap<>();
-      answer.put("error", e.getClass().getSimpleName() + ": " + e.getMessage());
     }
+    System.exit(succeeded ? 0 : 1);
+  }
+
+  /** Runs the commands of standard input until it ends. A line has the words of one command, with tabs in between. */
+  private static boolean answerLines(org.apache.hadoop.hbase.client.Admin admin) throws Exception {
+    BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    String line;
+    while ((line = lines.readLine()) != null) {
+      try {
+        answer(admin, line.split("\t"));
+      } catch (UsageException e) {
+        print(Collections.singletonMap("error", e.getMessage()));
+      }
+    }
+    return true;
+  }
+
+  /** Runs one command and prints its answer. Returns whether it succeeded. */
+  private static boolean answer(org.apache.hadoop.hbase.client.Admin admin, String[] arguments) throws Exception {
+    try {
+      print(run(admin, arguments));
+      return true;
+    } catch (IOException e) {
+      print(Collections.singletonMap("error", e.getClass().getSimpleName() + ": " + e.getMessage()));
+      return false;
+    }
+  }
+
+  private static void print(Map<String, Object> answer) {
     System.out.println(Json.text(answer));
-    System.exit(failed ? 1 : 0);
+    System.out.flush();
   }
 
   private static Map<String, Object> run(org.apache.hadoop.hbase.client.Admin admin, String[] arguments)
