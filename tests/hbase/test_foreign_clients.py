@@ -98,6 +98,7 @@ def test_a_bad_cell_fails_reads_until_it_is_repaired(cluster: LocalCluster, clie
         }
 
 
+@pytest.mark.soak
 def test_regions_that_are_split_moved_and_merged(cluster: LocalCluster, client: Client) -> None:
     with new_store(cluster) as store, foreign_table(client) as name:
         attach(store, name)

@@ -295,6 +295,7 @@ def test_a_put_below_a_deletion_stays_hidden(parts: HbaseParts, number: int) -> 
     assert table.get(row) == {b"v": (b"next", 7)}
 
 
+@pytest.mark.soak
 def test_regions_move_and_split_while_epochs_are_applied(cluster: LocalCluster, parts: HbaseParts, number: int) -> None:
     """Calls wait until a region is back. No epoch gets lost, and none is applied twice."""
     shard, table, keys = parts.shard(number), f"{parts.name}:state", [b"%03d" % i for i in range(300)]

@@ -38,6 +38,7 @@ def judge(logged: Logged, table: str, load: Load) -> str:
     return f"{len(cells)} cells of {regions} regions, {len(cuts)} cuts, {len(load.reader.seen)} of them read"
 
 
+@pytest.mark.soak
 def test_moves_splits_and_merges_under_load(logged: Logged, client: Client, told: Callable[[str], None]) -> None:
     """No region returns to a server: for two minutes servers send clients of a region after it, maybe in a circle."""
     admin = logged.cluster.admin
@@ -87,7 +88,7 @@ def forced(request: pytest.FixtureRequest, cluster: LocalCluster) -> Iterator[tu
         yield logged, request.param
 
 
-@pytest.mark.parametrize("change", ["move", "split"])
+@pytest.mark.parametrize("change", ["move", pytest.param("split", marks=pytest.mark.soak)])
 def test_only_a_serial_peer_keeps_the_order(forced: tuple[Logged, bool], client: Client, change: str) -> None:
     """A row is changed on two servers, one after the other. The first has a long WAL to ship, the second has nothing.
 

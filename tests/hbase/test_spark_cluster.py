@@ -151,7 +151,8 @@ def test_executors_and_workers_die_and_join(
     assert checked.verdict.level >= Level.STRONG
 
 
-@pytest.mark.parametrize("point", [pytest.param("task.apply", marks=pytest.mark.soak), "shard.written"])
+@pytest.mark.soak
+@pytest.mark.parametrize("point", ["task.apply", "shard.written"])
 def test_no_view_is_to_blame_for_a_lost_executor(
     cluster: LocalCluster, spark: SparkSession, workers: LocalSpark, tmp_path: Path, point: str
 ) -> None:

@@ -72,17 +72,34 @@ final class Placement {
     return answer;
   }
 
-  /** @param server null for any server but the present one */
-  Map<String, Object> move(String region, String server) throws IOException {
+  /**
+   * A server that has just been started may refuse a region. HBase then opens it on any other one, and this tries again.
+   *
+   * @param server null for any server but the present one
+   */
+  Map<String, Object> move(String region, String server) throws IOException, InterruptedException {
     if (server == null) {
       admin.move(Bytes.toBytes(region));
     } else {
-      admin.move(Bytes.toBytes(region), server(server));
+      long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_SECONDS);
+      ServerName wanted = server(server);
+      admin.move(Bytes.toBytes(region), wanted);
+      while (!has(wanted, region)) {
+        if (System.nanoTime() > end) {
+          throw new IOException(server + " did not open region " + region + " within " + WAIT_SECONDS + " s");
+        }
+        Thread.sleep(500);
+        admin.move(Bytes.toBytes(region), wanted);
+      }
     }
     Map<String, Object> answer = new LinkedHashMap<>();
     answer.put("moved", region);
     answer.put("server", server);
     return answer;
+  }
+
+  private boolean has(ServerName server, String region) throws IOException {
+    return admin.getRegions(server).stream().anyMatch(found -> found.getEncodedName().equals(region));
   }
 
   /** @param key null to split every region in its middle */
