@@ -9,7 +9,16 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tailrace.store.hbase.cell_merging import ABSENT, KEPT, LoggedCell, Stamps, merge_puts, merge_row, settle
+from tailrace.store.hbase.cell_merging import (
+    ABSENT,
+    KEPT,
+    LoggedCell,
+    Stamps,
+    merge_puts,
+    merge_row,
+    settle,
+    settle_none,
+)
 from tailrace.store.hbase.raw_log import DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMILY_VERSION, PUT
 
 KINDS = [PUT, PUT, PUT, DELETE, DELETE_COLUMN, DELETE_FAMILY, DELETE_FAMILY_VERSION]
@@ -93,7 +102,9 @@ def merge_parts(region: Region, parts: Sequence[Sequence[LoggedCell]], horizon: 
     for part in parts:
         merged = merge_row(stamps, part, horizon)
         for column, below in merged.doubtful.items():
-            if (found := region.live(column, below)) is not None:
+            if (found := region.live(column, below)) is None:
+                settle_none(merged, column)
+            else:
                 settle(merged, column, *found)
         stamps = merged.stamps
         live = {c: merged.winners.get(c, live.get(c, KEPT)) for c in stamps.live}

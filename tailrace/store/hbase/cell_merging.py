@@ -98,12 +98,14 @@ class Merged(NamedTuple):
     """The stamps of a row after some cells, and what is live in it.
 
     `winners` has, for each column whose live cell is a new one, the place of that cell. `doubtful` has the columns
-    whose live cell only HBase knows, each with a timestamp: the cell is below it.
+    whose live cell only HBase knows, each with a timestamp: the cell is below it. `late` are those of them for which
+    the answer of HBase counts, even if it is that there is none.
     """
 
     stamps: Stamps
     winners: dict[Column, int]
     doubtful: dict[Column, int]
+    late: set[Column]
 
 
 def merge_row(before: Stamps, cells: Sequence[LoggedCell], horizon: int = ABSENT) -> Merged:
@@ -111,6 +113,7 @@ def merge_row(before: Stamps, cells: Sequence[LoggedCell], horizon: int = ABSENT
     stamps = before.copy()
     puts: dict[Column, list[LoggedCell]] = {}
     doubtful: dict[Column, int] = {}
+    late: set[Column] = {cell.column for cell in cells if cell.late and cell.kind == PUT}
     for cell in cells:
         if cell.kind != PUT:
             stamps.add(cell)
@@ -133,16 +136,24 @@ def merge_row(before: Stamps, cells: Sequence[LoggedCell], horizon: int = ABSENT
                 winners[column] = place
         elif is_deleted_late:  # the cell may have been put after the deletion, when HBase had forgotten that
             doubtful[column] = max(timestamp + 1, doubtful.get(column, ABSENT))
+            late.add(column)
         elif not stamps.hides_all(column, timestamp):  # the deletion of one version: an older one may show again
             doubtful[column] = max(timestamp, doubtful.get(column, ABSENT))
     open_columns = {c: below for c, below in doubtful.items() if stamps.live.get(c, ABSENT) < below}
-    return Merged(stamps, winners, open_columns)
+    return Merged(stamps, winners, open_columns, late & open_columns.keys())
+
+
+def settle_none(merged: Merged, column: Column) -> None:
+    """HBase has no cell for a doubtful column. If late cells made it so, the column has none."""
+    if column in merged.late:
+        merged.stamps.live.pop(column, None)
+        merged.winners.pop(column, None)
 
 
 def settle(merged: Merged, column: Column, timestamp: int, place: int) -> None:
     """Takes over the cell that HBase has for a doubtful column. Deletions that would hide it are forgotten."""
     stamps, family = merged.stamps, column.partition(b":")[0]
-    if timestamp < stamps.live.get(column, ABSENT):
+    if timestamp < stamps.live.get(column, ABSENT) and column not in merged.late:
         return
     stamps.live[column] = timestamp
     merged.winners[column] = place

@@ -29,6 +29,7 @@ from tailrace.store.hbase.cell_merging import (
     merge_puts,
     merge_row,
     settle,
+    settle_none,
 )
 from tailrace.store.hbase.images import (
     BAD_KEY,
@@ -220,7 +221,9 @@ class _Resolution:
         answers = ask([Doubt(self._touched.rows[row], name, below) for row, name, below in doubts]) if doubts else ()
         new_values: list[bytes] = []
         for (row, name, _), answer in zip(doubts, answers, strict=True):
-            if answer is not None:
+            if answer is None:
+                settle_none(merged[row], name)
+            else:
                 settle(merged[row], name, answer[1], len(self._cells) + len(new_values))
                 new_values.append(answer[0])
         if new_values:
