@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import select
 import subprocess
+import tempfile
 import threading
 import weakref
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 from tailrace.store.hbase.java_admin import MAIN, SECONDS
 from tailrace_hbase.problems import ClusterProblem
 
+LINES = 10  # of its standard error, in an error
+
 
 class AdminSession:
     """The process starts with the first command, and ends with the object, or with this process."""
@@ -20,6 +23,7 @@ class AdminSession:
     def __init__(self, hbase: Path) -> None:
         self._hbase, self._guard = hbase, threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._errors = tempfile.TemporaryFile()
 
     def run(self, *arguments: str) -> Any:
         """Runs a command. Returns its answer. Raises `ClusterProblem` if it fails."""
@@ -40,7 +44,7 @@ class AdminSession:
                 [str(self._hbase), MAIN, "-"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=self._errors,
                 bufsize=0,
             )
             self._finish = weakref.finalize(self, _end_process, self._process)
@@ -57,9 +61,15 @@ class AdminSession:
             line = process.stdout.readline()
             if not line:
                 self._end()
-                return {"error": "its process ended"}
+                return {"error": f"its process ended. {self._last_errors()}"}
             if line.startswith(b"{"):
                 return json.loads(line)
+
+    def _last_errors(self) -> str:
+        """The last lines that the process has written to its standard error."""
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return "\n".join(["Its last messages:", *lines[-LINES:]]) if lines else "It wrote no message"
 
     def _end(self) -> None:
         if self._process is not None:

@@ -207,6 +207,13 @@ class Catalog:
         return {p: n for p, n in self.states.items() if p in kept}
 
     @property
+    def definitions(self) -> tuple[dict[str, TableDef], dict[str, ViewDef], dict[str, int]]:
+        """The tables, the views and the states of one version."""
+        with self._lock:
+            self._read()
+            return self._tables, self._views, self._states
+
+    @property
     def relations(self) -> Relations:
         with self._lock:
             self._read()

@@ -288,8 +288,9 @@ class Database:
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> Epoch:
         from tailrace.epochs.maintained import maintained
+        from tailrace.epochs.protocol import OF_THE_HOLDER, OF_THE_HOLDER_WHILE_NONE
 
-        with self._lock.held():
+        with self._lock.held(), self._store.reading_once(OF_THE_HOLDER, OF_THE_HOLDER_WHILE_NONE):
             self._catalog.clear_leftovers()
             return self._epochs.refresh(maintained(self._catalog), progress, eager=eager, is_stopped=is_stopped)
 

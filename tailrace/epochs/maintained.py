@@ -83,12 +83,11 @@ class Maintained:
 
 def maintained(catalog: Catalog) -> Maintained:
     """All tables, views and states of a catalog, and its builds that have not failed."""
-    views = list(catalog.views.values())
-    incremental = sinks([v for v in views if v.refresh == "incremental"])
-    tables = {t.id: t for t in catalog.tables.values()}
-    recomputable = [recomputable_view(catalog, v) for v in views if v.refresh != "incremental"]
+    tables, views, states = catalog.definitions
+    incremental = sinks([v for v in views.values() if v.refresh == "incremental"])
+    recomputable = [recomputable_view(catalog, v) for v in views.values() if v.refresh != "incremental"]
     builds = [planned_build(b) for b in catalog.builds.values() if not b.failed]
-    return Maintained(tables, incremental, catalog.states, recomputable, builds, catalog.views)
+    return Maintained({t.id: t for t in tables.values()}, incremental, states, recomputable, builds, views)
 
 
 def sinks(views: Sequence[ViewDef]) -> list[ViewSink]:

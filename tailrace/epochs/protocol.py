@@ -21,8 +21,9 @@ from pyspark.sql import SparkSession
 
 from tailrace import events, faults
 from tailrace.catalog import construction
-from tailrace.catalog.construction import BUILDS, Load, PlannedBuild
-from tailrace.catalog.failed import FailedView, read_failed
+from tailrace.catalog.catalog import BUILDING, EMPTYING
+from tailrace.catalog.construction import BUILDS, DROPPING, Load, PlannedBuild
+from tailrace.catalog.failed import FAILED, FailedView, read_failed
 from tailrace.epochs import records
 from tailrace.epochs.clock import Clock, wall_clock
 from tailrace.epochs.counting import OperationCounts
@@ -41,13 +42,18 @@ from tailrace.plan.physical.estimate import OVERHEAD
 from tailrace.plan.policy import Way
 from tailrace.spark.failures import is_hopeless, is_outside
 from tailrace.store.base import Cut, Store
-from tailrace.store.commits import COMMITTED, Committed, read_committed
+from tailrace.store.commits import COMMITTED, EPOCHS, Committed, read_committed
 from tailrace.store.locks import Tenure
 from tailrace.store.parts import Part, next_chunk
-from tailrace.store.pins import find_oldest_pin
+from tailrace.store.pins import HOLDS, find_oldest_pin
 from tailrace.task.assignment import Assignment
 
 __all__ = ["Epoch", "Epochs", "Maintained"]
+
+# Documents that only the holder of the epoch lock changes. It need not read them again and again.
+OF_THE_HOLDER = (COMMITTED, INTENT, EPOCHS, HOLDS, EMPTYING, DROPPING, BUILDING)
+# Other processes change these, too: `resume` asks for another trial, and the owner of a build renews its claim.
+OF_THE_HOLDER_WHILE_NONE = (FAILED, BUILDS)
 
 REPAIR_REASON = "an audit found it damaged"
 DEADLY = (

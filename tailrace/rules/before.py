@@ -129,19 +129,17 @@ class Before:
     def get_many(self, state: int, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         if self._blank or not keys:
             return {}
-        values: dict[bytes, bytes] = {}
-        for number, inside in _by_shard(keys).items():
-            values.update((number + k, v) for k, v in self._shard(number).get_many(state, inside).items())
-        return values
+        reads = [(number, self._shard(number), inside) for number, inside in _by_shard(keys).items()]
+        found = self._store.read_shards(lambda read: read[1].get_many(state, read[2]), reads)
+        return {number + k: v for (number, *_), values in zip(reads, found, strict=True) for k, v in values.items()}
 
     def values(self, state: int, keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
         """The value of each key, NULL if it has none. The keys must be sorted."""
         if self._blank:
             return pa.nulls(len(keys), pa.large_binary())
-        values: list[bytes | None] = []
-        for number, inside, _ in _split_keys(keys):
-            values += self.shard(number).values(state, inside)
-        return pa.array(values, pa.large_binary())
+        reads = [(self.shard(number), inside) for number, inside, _ in _split_keys(keys)]
+        found = self._store.read_shards(lambda read: read[0].values(state, read[1]), reads)
+        return pa.array([value for values in found for value in values], pa.large_binary())
 
     def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
         """Each prefix with the values of the keys that start with it. Fastest if the prefixes are sorted."""

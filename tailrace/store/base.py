@@ -7,11 +7,11 @@ Data is columnar: record batches in, record batches out, encoded keys as bytes. 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tailrace.store.locks import Holder, LockName
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 LAYOUTS: Kind[Layout] = Kind("layout:", Layout)
 """The layout of each table whose columns were changed or have defaults, by table id.
@@ -275,6 +276,16 @@ class Store(ABC):
         the term of the epoch lock (`Fenced`).
         """
 
+    def reading_once(
+        self, kinds: Sequence[Kind[Any]], while_none: Sequence[Kind[Any]] = ()
+    ) -> AbstractContextManager[None]:
+        """In the block, documents of these kinds may be read once, and then come from memory, with own changes.
+
+        For documents that only the holder of a lock changes, in a block in which it is held. Kinds in `while_none` are
+        those that other processes change if they exist, but do not create.
+        """
+        return nullcontext()
+
     @abstractmethod
     def lock(self, name: LockName, patience: float = 0.0) -> AbstractContextManager[None]:
         """Holds a lock in the block. If another process holds it longer than `patience` seconds, raises `EpochsLocked`.
@@ -433,6 +444,13 @@ class Store(ABC):
     @abstractmethod
     def shard(self, index: int) -> Shard:
         """A shard, opened once per process."""
+
+    def read_shards(self, read: Callable[[T], R], reads: Sequence[T]) -> Iterable[R]:
+        """Calls `read`, which reads one shard, for each of `reads`. Returns the results in order.
+
+        A store that waits for other machines reads several shards at a time.
+        """
+        return map(read, reads)
 
     def drop_state(self, state: int) -> None:
         """Deletes a state in all shards."""

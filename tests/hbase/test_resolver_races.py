@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -31,6 +33,16 @@ PATIENCE = 60.0
 
 def put(client: Client, name: str, row: bytes, value: int) -> None:
     client.put(name, row, {"f:a": struct.pack(">q", value)})
+
+
+@contextmanager
+def one_resolved_row(cluster: LocalCluster, client: Client) -> Iterator[tuple[HbaseStore, str]]:
+    """A store with a table of HBase, whose name it yields, too. The table has one row."""
+    with new_store(cluster) as store, foreign_table(client) as name:
+        attach(store, name)
+        put(client, name, ROWS[0], 1)
+        store.catch_up()
+        yield store, name
 
 
 def scan_chunks(store: HbaseStore) -> list[bytes]:
@@ -122,10 +134,7 @@ def test_a_scan_that_no_table_names_does_not_count(cluster: LocalCluster, client
 
 
 def test_an_image_that_changed_since_is_not_corrected(cluster: LocalCluster, client: Client) -> None:
-    with new_store(cluster) as store, foreign_table(client) as name:
-        attach(store, name)
-        put(client, name, ROWS[0], 1)
-        store.catch_up()
+    with one_resolved_row(cluster, client) as (store, name):
         compared = store.newest_cut()
         [key] = [k for n in range(store.nodes) for k in keys_of_images(store, n)]
         [old] = store.images.read([key], compared.transaction)
@@ -167,10 +176,7 @@ def test_the_cut_up_to_which_logs_are_trimmed_never_goes_back(
 
 
 def test_deleted_rows_are_forgotten_when_all_earlier_changes_have_come(cluster: LocalCluster, client: Client) -> None:
-    with new_store(cluster) as store, foreign_table(client) as name:
-        attach(store, name)
-        put(client, name, ROWS[0], 1)
-        store.catch_up()
+    with one_resolved_row(cluster, client) as (store, name):
         client.delete(name, ROWS[0])
         cut, end = store.newest_cut(), time.monotonic() + PATIENCE
         while store.newest_cut() == cut:  # resolved, but in no round that began after it

@@ -10,9 +10,10 @@ part of a transaction when the resolver has taken it in: `catch_up` waits for th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -63,9 +64,11 @@ from tailrace.store.locks import Holder, LockName
 from tailrace.store.store_ref import StoreRef
 
 KEY_LIMIT = KeyLimit(whole=32_000, part=16_000)  # rows of HBase have at most 32,767 bytes, including prefixes
+READERS = 4  # shards that a task reads at a time
 FORGETTING = 5.0  # seconds that a trim waits for a process that resolves
 MOST_GONE = 1_000_000  # deleted rows that wait until their images are deleted, at most; the images of others stay
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 def parse_location(ref: StoreRef) -> tuple[str, int, str]:
@@ -104,6 +107,7 @@ class HbaseStore(Store):
         self.images = Images(self.client.table(f"{self.namespace}:rows", b"r"))
         self.log = ResolvedLog(self.client.table(f"{self.namespace}:log", b"l"))
         self._shards: dict[int, HbaseShard] = {}
+        self._readers: ThreadPoolExecutor | None = None
         self._state_table = state_table(ref)
         self._trimmer = BackgroundTrimmer(self.trim)
         self._gone: list[Gone] = []  # deleted rows whose images are still there
@@ -119,6 +123,11 @@ class HbaseStore(Store):
 
     def change_documents(self, changes: Changes, *, expected: Changes | None = None, term: int | None = None) -> None:
         self._documents.change_documents(changes, expected=expected, term=term)
+
+    def reading_once(
+        self, kinds: Sequence[Kind[Any]], while_none: Sequence[Kind[Any]] = ()
+    ) -> AbstractContextManager[None]:
+        return self._documents.reading_once(kinds, while_none)
 
     def lock(self, name: LockName, patience: float = 0.0) -> AbstractContextManager[None]:
         return self._locks.held(name, patience)
@@ -326,13 +335,15 @@ class HbaseStore(Store):
     def deltas(
         self, table: TableDef, node: int, start: Cut, end: Cut, columns: Sequence[int], size: int = 200_000
     ) -> Iterator[pa.RecordBatch]:
-        now = self.as_stored(table)
-        columns_and_weight = [*columns, len(now.stored)]
+        names = [*(table.stored[p].name for p in columns), WEIGHT]
         run: list[pa.RecordBatch] = []
         bad: dict[bytes, BadRow] = {}
-        for read in self._table_entries(now, node, start, end):
+        for read in self._table_entries(table, node, start, end):
             _follow_bad(read, bad)
-            run.append(log_entries.decode_rows(read.entry, now).select(columns_and_weight))
+            if read.entry.columns > len(table.stored):
+                table = self.as_stored(table)  # columns were added after the caller has read its layout
+            batch = log_entries.decode_rows(read.entry, table)
+            run.append(batch.select([*columns, len(table.stored)]).rename_columns(names))
             if sum(batch.num_rows for batch in run) >= size:
                 yield pa.concat_batches(run)
                 run = []
@@ -430,26 +441,20 @@ class HbaseStore(Store):
         """Deletes the images of deleted rows, and raises the horizons of their tables above the deletions.
 
         A deletion waits until everything that was written before it is resolved: else puts that are still to come would
-        be doubtful. If another process resolves or the table is altered just now, all wait for the next time.
+        be doubtful. If another process resolves just now, all wait for the next time.
         """
         self._gone = [*self._gone, *gone][-MOST_GONE:]
         settled = self.resolver.settled
         past = [one for one in self._gone if one.deleted < settled]
         if not past:
             return
-        with suppress(EpochsLocked, Conflict):
+        with suppress(EpochsLocked):
             with self.resolver.exclusively(FORGETTING):
                 for number in {one.table for one in past}:
-                    self._forget_in(number, [one for one in past if one.table == number])
+                    gone_in_table = [one for one in past if one.table == number]
+                    self.resolver.raise_horizon(str(number), max(one.deleted for one in gone_in_table))
+                    self.images.forget(gone_in_table)
             self._gone = [one for one in self._gone if one.deleted >= settled]
-
-    def _forget_in(self, table: int, gone: Sequence[Gone]) -> None:
-        mapping, name = self._documents.document(MAPPINGS, table), MAPPINGS.at(table)
-        horizon = max(one.deleted for one in gone)
-        if mapping is not None and mapping.horizon < horizon:
-            raised = structs.replace(mapping, horizon=horizon)
-            self._documents.change_documents({name: raised}, expected={name: mapping})
-        self.images.forget(gone)
 
     def drop_rows(self, table: int) -> None:
         mapping = self._documents.document(MAPPINGS, table)
@@ -471,11 +476,20 @@ class HbaseStore(Store):
             self._shards[index] = HbaseShard(self.client, self.namespace, index, table=self._state_table)
         return self._shards[index]
 
+    def read_shards(self, read: Callable[[T], R], reads: Sequence[T]) -> Iterable[R]:
+        if len(reads) < 2:
+            return map(read, reads)
+        if self._readers is None:
+            self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tailrace-shards")
+        return self._readers.map(read, reads)
+
     def sync(self) -> None:
         """Every write is durable when it returns."""
 
     def close(self) -> None:
         self._trimmer.close()
+        if self._readers is not None:
+            self._readers.shutdown()
         self.client.close()
 
 

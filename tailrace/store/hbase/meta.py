@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from tailrace.errors import Conflict, Fenced
@@ -16,22 +17,66 @@ ROW = b"documents"
 T = TypeVar("T")
 
 
+class _ReadOnce:
+    """Documents as they were at one moment, with the changes that this process has made since.
+
+    kinds       their kinds
+    while_none  those of the kinds that are here only because no document of them exists
+    """
+
+    def __init__(self, values: Values, kinds: Sequence[Kind[Any]], while_none: Sequence[Kind[Any]]) -> None:
+        self.values = values
+        self._while_none = {kind.name for kind in while_none if not self.of(kind)}
+        self._kinds = {kind.name for kind in kinds} | self._while_none
+
+    def has(self, kind: Kind[Any]) -> bool:
+        return kind.name in self._kinds
+
+    def of(self, kind: Kind[Any]) -> Values:
+        """All documents of a kind, by name."""
+        prefix = kind.name.encode()
+        return {name: value for name, value in self.values.items() if name.startswith(prefix)}
+
+    def change(self, changes: Changes) -> None:
+        """Takes in what this process has changed. Other threads may read meanwhile."""
+        added = {name: documents.encode(document) for name, document in changes.items() if document is not None}
+        self._kinds -= self._while_none & {kind.name for name in added if (kind := documents.kind_of(name))}
+        left = {name: value for name, value in self.values.items() if name.decode(errors="replace") not in changes}
+        self.values = left | {name.encode(): value for name, value in added.items()}
+
+
 class Documents:
     """The documents in a table `meta`. They must fit a store with `nodes` nodes."""
 
     def __init__(self, meta: HbaseTable, nodes: int) -> None:
         self._row, self._nodes = VersionedRow(meta, ROW), nodes
         self._known: Known | None = None  # after the last change by this process; columns that do not exist are empty
+        self._once: _ReadOnce | None = None
 
     def document(self, kind: Kind[T], key: object = "") -> T | None:
-        name = kind.at(key)
-        value = self._row.read([name.encode()]).get(name.encode())
+        name, once = kind.at(key), self._once
+        found = once.values if once is not None and once.has(kind) else self._row.read([name.encode()])
+        value = found.get(name.encode())
         return None if value is None else kind.decode(name, value, self._nodes)
 
     def documents(self, kind: Kind[T]) -> dict[str, T]:
-        found = self._row.read(prefixes=[kind.name.encode()])
+        once = self._once
+        found = once.of(kind) if once is not None and once.has(kind) else self._row.read(prefixes=[kind.name.encode()])
         names = sorted((stored.decode(errors="replace"), value) for stored, value in found.items())
         return {name.removeprefix(kind.name): kind.decode(name, value, self._nodes) for name, value in names}
+
+    @contextmanager
+    def reading_once(self, kinds: Sequence[Kind[Any]], while_none: Sequence[Kind[Any]]) -> Iterator[None]:
+        """Reads documents of these kinds together, and in the block not again."""
+        if self._once is not None:
+            yield
+            return
+        values = self._row.read(prefixes=[kind.name.encode() for kind in (*kinds, *while_none)])
+        self._once = _ReadOnce(values, kinds, while_none)
+        try:
+            yield
+        finally:
+            self._once = None
 
     def raw(self, names: Sequence[str] | None = None) -> dict[bytes, bytes]:
         """Documents as of one moment, undecoded: those with these names, or all."""
@@ -62,8 +107,14 @@ class Documents:
 
         names = {*(expected or {}), *([TERM.name] if term is not None else [])}
         columns = [name.encode() for name in names]
-        known = self._row.change(columns, decide, self._known_of(columns, decide))
+        try:
+            known = self._row.change(columns, decide, self._known_of(columns, decide))
+        except BaseException:
+            self._once = None  # it is not known what was changed: documents are read again
+            raise
         self._note({*columns, *(name.encode() for name in changes)}, known)
+        if (once := self._once) is not None:
+            once.change(changes)
 
     def _known_of(self, columns: Sequence[bytes], decide: Callable[[Values], object]) -> Known | None:
         """What is known of columns since the last change by this process, to begin a change with.

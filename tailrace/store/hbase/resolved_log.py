@@ -25,6 +25,7 @@ from tailrace.store.hbase.resolving import NodeEntry, Notes
 from tailrace.store.log_entries import Entry, decode_log_key, log_key
 
 NOTES_NODE = 0xFFFF
+KEPT = 1 << 20  # bytes of a node's last range that are kept in memory, at most
 ENTRY, NOTES, NOTE, IMAGES = b"e", b"b", b"n", b"k"
 _KEY = struct.Struct(">HQ")
 
@@ -50,6 +51,7 @@ class TransactionNote:
 class ResolvedLog:
     def __init__(self, table: HbaseTable) -> None:
         self._table = table
+        self._last: dict[int, tuple[int, int, list[ReadEntry]]] = {}  # by node, the range that was read last
 
     # writing
 
@@ -83,7 +85,23 @@ class ResolvedLog:
     # reading
 
     def read(self, node: int, start: int, end: int, *, checked: bool = True) -> Iterator[ReadEntry]:
-        """All entries in [start, end) of a node's log. Verifies checksums if `checked`; raises `OffsetGap` at a gap."""
+        """All entries in [start, end) of a node's log. Verifies checksums if `checked`; raises `OffsetGap` at a gap.
+
+        A small range is kept: the views of an epoch read the same one, each with its own columns.
+        """
+        last = self._last.get(node)
+        if last is not None and last[:2] == (start, end):
+            yield from last[2]
+            return
+        kept, size = list[ReadEntry](), 0
+        for read in self._read(node, start, end, checked=checked):
+            yield read
+            if (size := size + len(read.entry.batch)) <= KEPT:
+                kept.append(read)
+        if checked and size <= KEPT:
+            self._last[node] = start, end, kept
+
+    def _read(self, node: int, start: int, end: int, *, checked: bool) -> Iterator[ReadEntry]:
         expected = start
         for page in self._table.scan(log_key(node, start), log_key(node, end), size=16):
             for row, cells in page:

@@ -159,7 +159,7 @@ class Resolver:
             tail, *_ = self._begin()
             if corrections:
                 for key in self._documents.documents(MAPPINGS):
-                    self._change_mapping(key, _raised(int(time.time() * 1000)))
+                    self.raise_horizon(key, int(time.time() * 1000))
             newest = self._images.transactions([one.key for one in corrections])
             pairs = zip(corrections, newest, strict=True)
             images = [(one.key, one.image) for one, last in pairs if last is None or last <= one.transaction]
@@ -172,6 +172,13 @@ class Resolver:
             changes = {TAIL.name: structs.replace(tail, transaction=forming.transaction), FORMING.name: None}
             self._documents.change_documents(changes, expected=self._as_stored(tail, forming))
             return Cut(forming.transaction, tail.ends)
+
+    def raise_horizon(self, key: str, horizon: int) -> None:
+        """From now on HBase is asked about deletions of a table up to a time: images may no longer know them.
+
+        The caller holds the lock (`exclusively`).
+        """
+        self._change_mapping(key, lambda mapping: structs.replace(mapping, horizon=max(mapping.horizon, horizon)))
 
     def _change_mapping(self, key: str, change: Callable[[TableMapping], TableMapping]) -> None:
         """Changes the mapping of a table, unless it was dropped."""
@@ -414,10 +421,6 @@ class Resolver:
 
         resolved = resolve(touched, images, mapped.mapping.horizon, ask)
         return resolved, bool(np.any(cells.kinds == BULK_LOAD))
-
-
-def _raised(horizon: int) -> Callable[[TableMapping], TableMapping]:
-    return lambda mapping: structs.replace(mapping, horizon=max(mapping.horizon, horizon))
 
 
 def mapped_table(number: int, mapping: TableMapping, layout: Any) -> MappedTable:
