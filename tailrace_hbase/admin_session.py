@@ -9,7 +9,7 @@ import tempfile
 import threading
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tailrace.store.hbase.java_admin import MAIN, SECONDS
 from tailrace_hbase.problems import ClusterProblem
@@ -23,7 +23,6 @@ class AdminSession:
     def __init__(self, hbase: Path) -> None:
         self._hbase, self._guard = hbase, threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._errors = tempfile.TemporaryFile()
 
     def run(self, *arguments: str) -> Any:
         """Runs a command. Returns its answer. Raises `ClusterProblem` if it fails."""
@@ -40,6 +39,7 @@ class AdminSession:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             self._end()
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115, closed with the process
             self._process = subprocess.Popen(
                 [str(self._hbase), MAIN, "-"],
                 stdin=subprocess.PIPE,
@@ -47,7 +47,7 @@ class AdminSession:
                 stderr=self._errors,
                 bufsize=0,
             )
-            self._finish = weakref.finalize(self, _end_process, self._process)
+            self._finish = weakref.finalize(self, _end_process, self._process, self._errors)
         return self._process
 
     def _ask(self, process: subprocess.Popen[bytes], arguments: tuple[str, ...]) -> Any:
@@ -60,8 +60,9 @@ class AdminSession:
                 return {"error": f"it did not end within {SECONDS:.0f} s"}
             line = process.stdout.readline()
             if not line:
+                last_errors = self._last_errors()
                 self._end()
-                return {"error": f"its process ended. {self._last_errors()}"}
+                return {"error": f"its process ended. {last_errors}"}
             if line.startswith(b"{"):
                 return json.loads(line)
 
@@ -77,6 +78,7 @@ class AdminSession:
             self._finish()
 
 
-def _end_process(process: subprocess.Popen[bytes]) -> None:
+def _end_process(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
     process.kill()
     process.communicate()
+    errors.close()
