@@ -23,6 +23,7 @@ from tailrace.store.base import Shard, Write
 from tailrace.store.hbase.client import Client, Deletion
 from tailrace.store.hbase.long_values import LARGEST
 from tailrace.store.hbase.namespace import STATES
+from tailrace.store.hbase.recent_entries import RecentEntries
 from tailrace.store.hbase.shard_content import Entry, ShardContent, require_term
 from tailrace.store.hbase.shard_marks import (
     ATTEMPT,
@@ -50,10 +51,11 @@ class HbaseShard(Shard):
         self.content = ShardContent(client, namespace, shard, table)
         self._trimmer = Trimmer(self.content, grace)
         self._last: Known | None = None  # what is known of the row of marks since the last epoch
+        self._recent = RecentEntries()
 
     @contextmanager
     def at(self, epoch: int) -> Iterator[HbaseShardSnapshot]:
-        yield HbaseShardSnapshot(self.content, epoch, SeenMarks(self.content))
+        yield HbaseShardSnapshot(self.content, epoch, SeenMarks(self.content), self._recent)
 
     def fence(self, term: int) -> None:
         def decide(values: Values) -> Update | None:
@@ -71,11 +73,11 @@ class HbaseShard(Shard):
         wanted = [write for write in writes if ShardMarks(known.values).of(write.state).decided < epoch]
         chunks = content.staging.write(epoch, attempt, wanted) if wanted else 0
         faults.point("shard.commit")
-        decision = Decision(epoch, attempt, chunks, {})
+        decision, before = Decision(epoch, attempt, chunks, {}), ShardMarks({})
 
         def decide(values: Values) -> Update | None:
-            nonlocal decision
-            marks = ShardMarks(values)
+            nonlocal decision, before
+            before = marks = ShardMarks(values)
             require_term(marks, term)
             decision, new_marks = _decide(marks, epoch, attempt, chunks, wanted)
             puts = {state_column(state): encode_mark(mark) for state, mark in new_marks.items()}
@@ -92,6 +94,7 @@ class HbaseShard(Shard):
             content.write(decision, entries, check=lambda: content.require_term(term))
             faults.point("shard.written")
             known = content.mark_written(decision, columns, term, known)
+            self._note(decision, before, ShardMarks(known.values), wanted)
         elif chunks:
             content.staging.drop(epoch, attempt, chunks)
         if others := [w.state for w in writes if w.state not in decision.generations and marks.of(w.state).is_open]:
@@ -100,6 +103,15 @@ class HbaseShard(Shard):
         self._last = Known(known.version, {column: known.values.get(column, b"") for column in columns})
         self._trimmer.trim_if_due(marks)
         return bool(decision.generations)
+
+    def _note(self, decision: Decision, before: ShardMarks, after: ShardMarks, writes: Sequence[Write]) -> None:
+        """Keeps what this attempt has written, unless the marks have moved on."""
+        for write in writes:
+            mark = after.of(write.state)
+            is_own = write.state in decision.generations and (mark.applied, mark.attempt) == decision[:2]
+            if is_own and self._recent.is_wanted(write.state):
+                entries = zip(write.keys.to_pylist(), write.values.to_pylist(), strict=True)
+                self._recent.note(write.state, before.of(write.state), mark, entries, is_whole=write.olds is None)
 
     def _change(self, columns: Sequence[bytes], decide: Callable[[Values], Update | None], known: Known) -> Known:
         """Changes the marks, after writing earlier epochs that were left open."""
@@ -163,6 +175,7 @@ class HbaseShard(Shard):
         for page in self.content.entries.scan(start, stop or None, keys_only=True):
             newest = [(row, timestamp) for row, cells in page for _, timestamp in cells.values()]
             self.content.entries.delete_many([Deletion(row, timestamp, [COLUMN]) for row, timestamp in newest])
+        self._recent.forget(state)
         column = state_column(state)
         self.content.row.change([column], lambda values: Update(deletes=[column]) if values else None)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tailrace.codec.keys import prefix_range
 from tailrace.errors import SnapshotGone
 from tailrace.store.base import ShardSnapshot
+from tailrace.store.hbase.recent_entries import RecentEntries
 from tailrace.store.hbase.row_ranges import RowRange
 from tailrace.store.hbase.shard_content import ShardContent
 from tailrace.store.hbase.shard_marks import NEVER, ShardMarks, cell_timestamp
@@ -48,12 +49,12 @@ class SeenMarks:
 
 
 class HbaseShardSnapshot(ShardSnapshot):
-    def __init__(self, content: ShardContent, epoch: int, seen: SeenMarks) -> None:
-        self._content, self._epoch, self._seen = content, epoch, seen
+    def __init__(self, content: ShardContent, epoch: int, seen: SeenMarks, recent: RecentEntries) -> None:
+        self._content, self._epoch, self._seen, self._recent = content, epoch, seen, recent
         self._entries, self._before = content.entries, cell_timestamp(epoch + 1)
 
     def moved_to(self, epoch: int) -> HbaseShardSnapshot:
-        return HbaseShardSnapshot(self._content, epoch, self._seen)
+        return HbaseShardSnapshot(self._content, epoch, self._seen, self._recent)
 
     def _require(self, state: int, marks: ShardMarks) -> None:
         """Raises `SnapshotGone` if the epoch is no longer readable."""
@@ -91,14 +92,29 @@ class HbaseShardSnapshot(ShardSnapshot):
         return self._get(state, keys.to_pylist())
 
     def _get(self, state: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of keys. Those that this process has written last are not read, but the marks are."""
+        recent = self._recent.want(state)
+        if recent is None:
+            return self._read(state, keys)[1]
+        known = {key: recent.entries.get(key) for key in keys}
+        missing = [key for key, written in known.items() if written is None or written[0] > self._epoch]
+        marks, found = self._read(state, missing)
+        if marks.of(state) != recent.mark:
+            return self._read(state, keys)[1]
+        values = {key: written[1] for key, written in known.items() if written is not None}
+        values |= dict(zip(missing, found, strict=True))
+        return [values[key] for key in keys]
+
+    def _read(self, state: int, keys: Sequence[bytes]) -> tuple[ShardMarks, list[bytes | None]]:
+        """The marks that concern a state, and the values of keys."""
         if len(keys) <= FEW:
-            return self._get_few(state, keys)
+            return self._read_few(state, keys)
         prefix = self._begin(state)
         found = self._entries.look_up([prefix + key for key in keys], before=self._before)
         self._end(state)
-        return [decode_cell(cells) for cells in found]
+        return self._seen.get(), [decode_cell(cells) for cells in found]
 
-    def _get_few(self, state: int, keys: Sequence[bytes]) -> list[bytes | None]:
+    def _read_few(self, state: int, keys: Sequence[bytes]) -> tuple[ShardMarks, list[bytes | None]]:
         """Reads marks and values together: one call instead of two."""
         rows = [state_prefix(self._content.shard, state) + key for key in keys]
         while True:
@@ -106,7 +122,7 @@ class HbaseShardSnapshot(ShardSnapshot):
             marks, found = self._content.read_few(state, rows, self._before)
             self._require(state, marks)
             if time.monotonic() - began <= TRUSTED:
-                return [decode_cell(cells) for cells in found]
+                return marks, [decode_cell(cells) for cells in found]
 
     def scan(
         self, state: int, low: bytes = b"", high: bytes | None = None, size: int = 20_000

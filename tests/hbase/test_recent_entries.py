@@ -1,0 +1,98 @@
+"""Entries that a process keeps of what it has written: they are those of the shard, whatever others write meanwhile."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from hbase_parts import HbaseParts, new_parts
+
+from tailrace.store.base import Write
+from tailrace.store.hbase.client import HbaseTable
+from tailrace.store.hbase.hbase_shard import HbaseShard
+from tailrace.store.hbase.recent_entries import RecentEntries
+from tailrace.store.hbase.shard_marks import StateMark
+from tailrace_hbase.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.hbase
+KEYS = [b"a", b"b", b"c", b"d"]
+STATE = 7
+
+
+@pytest.fixture(scope="module")
+def parts(cluster: LocalCluster) -> Iterator[HbaseParts]:
+    with new_parts(cluster.port) as made:
+        yield made
+
+
+def read(shard: HbaseShard, epoch: int) -> dict[bytes, bytes]:
+    with shard.at(epoch) as snapshot:
+        return snapshot.get_many(STATE, KEYS)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_processes_read_what_both_have_written(parts: HbaseParts, seed: int) -> None:
+    """Epochs of both at random, some of them rolled back, some that replace the state; read at all epochs."""
+    rng, number = random.Random(seed), 200 + seed
+    shards = [HbaseShard(parts.client, parts.name, number) for _ in range(2)]
+    states: list[dict[bytes, bytes]] = [{}]
+    for shard in shards:
+        assert read(shard, 0) == {}
+    for step in range(40):
+        shard, last = rng.choice(shards), len(states) - 1
+        if last and rng.random() < 0.15:
+            states = states[: rng.randrange(max(1, last - 2), last + 1)]
+            assert shard.roll_back(len(states) - 1) == []
+        else:
+            new = {key: b"%d" % step if rng.random() < 0.7 else None for key in rng.sample(KEYS, rng.randint(0, 3))}
+            is_whole = rng.random() < 0.1
+            before = {} if is_whole else states[-1]
+            olds = None if is_whole else [before.get(key) for key in new]
+            shard.apply(last + 1, [Write.of(STATE, list(new), list(new.values()), olds)], 0)
+            states.append({key: value for key, value in {**before, **new}.items() if value is not None})
+            if is_whole:
+                states = [states[-1]] * len(states)  # earlier epochs cannot be read any more
+                oldest = len(states) - 1
+                assert read(shard, oldest) == states[-1]
+        for reader in rng.sample(shards, 2):
+            assert read(reader, len(states) - 1) == states[-1], step
+    assert read(HbaseShard(parts.client, parts.name, number), len(states) - 1) == states[-1]
+
+
+def test_an_earlier_epoch_is_read_beside_a_later_one(parts: HbaseParts) -> None:
+    shard = HbaseShard(parts.client, parts.name, 300)
+    assert read(shard, 0) == {}
+    shard.apply(1, [Write.of(STATE, [b"a", b"b"], [b"1", b"1"], [None, None])], 0)
+    shard.apply(2, [Write.of(STATE, [b"a"], [b"2"], [b"1"])], 0)
+    assert read(shard, 2) == {b"a": b"2", b"b": b"1"}
+    assert read(shard, 1) == {b"a": b"1", b"b": b"1"}
+    assert read(shard, 0) == {}
+
+
+def test_what_was_written_last_is_not_read_again(parts: HbaseParts, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[bytes] = []
+    get_many = HbaseTable.get_many
+
+    def count(table: HbaseTable, keys: list[bytes], **options: object) -> object:
+        rows.extend(keys[1:])  # the first one is the row of marks
+        return get_many(table, keys, **options)  # type: ignore[arg-type]
+
+    shard = HbaseShard(parts.client, parts.name, 301)
+    assert read(shard, 0) == {}
+    shard.apply(1, [Write.of(STATE, [b"a", b"b"], [b"1", None], [None, None])], 0)
+    monkeypatch.setattr(HbaseTable, "get_many", count)
+    assert read(shard, 1) == {b"a": b"1"}
+    assert [row[-1:] for row in rows] == [b"c", b"d"]
+
+
+def test_the_number_of_entries_is_limited() -> None:
+    recent, first = RecentEntries(most=3), StateMark()
+    for state in (1, 2):
+        assert recent.want(state) is None
+        mark = StateMark(applied=5, decided=5)
+        recent.note(state, first, mark, [(b"%d" % n, b"") for n in range(2 + state)], is_whole=False)
+    assert recent.want(1) is None
+    known = recent.want(2)
+    assert known is not None
+    assert list(known.entries) == [b"1", b"2", b"3"]
