@@ -33,7 +33,7 @@ def read(shard: HbaseShard, epoch: int) -> dict[bytes, bytes]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_two_processes_read_what_both_have_written(parts: HbaseParts, seed: int) -> None:
-    """Epochs of both at random, some of them rolled back, some that replace the state; read at all epochs."""
+    """Epochs of both at random, some of them rolled back, read at the last epoch or an earlier one."""
     rng, number = random.Random(seed), 200 + seed
     shards = [HbaseShard(parts.client, parts.name, number) for _ in range(2)]
     states: list[dict[bytes, bytes]] = [{}]
@@ -46,17 +46,12 @@ def test_two_processes_read_what_both_have_written(parts: HbaseParts, seed: int)
             assert shard.roll_back(len(states) - 1) == []
         else:
             new = {key: b"%d" % step if rng.random() < 0.7 else None for key in rng.sample(KEYS, rng.randint(0, 3))}
-            is_whole = rng.random() < 0.1
-            before = {} if is_whole else states[-1]
-            olds = None if is_whole else [before.get(key) for key in new]
+            olds = [states[-1].get(key) for key in new]
             shard.apply(last + 1, [Write.of(STATE, list(new), list(new.values()), olds)], 0)
-            states.append({key: value for key, value in {**before, **new}.items() if value is not None})
-            if is_whole:
-                states = [states[-1]] * len(states)  # earlier epochs cannot be read any more
-                oldest = len(states) - 1
-                assert read(shard, oldest) == states[-1]
+            states.append({key: value for key, value in {**states[-1], **new}.items() if value is not None})
         for reader in rng.sample(shards, 2):
-            assert read(reader, len(states) - 1) == states[-1], step
+            epoch = rng.choice([len(states) - 1, rng.randrange(len(states))])
+            assert read(reader, epoch) == states[epoch], (step, epoch)
     assert read(HbaseShard(parts.client, parts.name, number), len(states) - 1) == states[-1]
 
 
@@ -86,12 +81,31 @@ def test_what_was_written_last_is_not_read_again(parts: HbaseParts, monkeypatch:
     assert [row[-1:] for row in rows] == [b"c", b"d"]
 
 
+def test_a_process_that_was_wrong_pauses_for_longer_each_time() -> None:
+    recent, pauses = RecentEntries(), []
+    for _ in range(3):
+        recent.want(1)
+        recent.note(1, StateMark(), StateMark(applied=5, decided=5), [(b"a", b"")])
+        assert recent.want(1) is not None
+        recent.judge(1, is_right=False)
+        reads = 0
+        while not recent.is_wanted(1):
+            assert recent.want(1) is None
+            reads += 1
+        pauses.append(reads - 1)  # the last one ends the pause
+    assert pauses == [1, 3, 7]
+    recent.note(1, StateMark(), StateMark(applied=5, decided=5), [(b"a", b"")])
+    recent.judge(1, is_right=True)
+    recent.judge(1, is_right=False)
+    assert [recent.want(1), recent.is_wanted(1), recent.want(1), recent.is_wanted(1)] == [None, False, None, True]
+
+
 def test_the_number_of_entries_is_limited() -> None:
     recent, first = RecentEntries(most=3), StateMark()
     for state in (1, 2):
         assert recent.want(state) is None
         mark = StateMark(applied=5, decided=5)
-        recent.note(state, first, mark, [(b"%d" % n, b"") for n in range(2 + state)], is_whole=False)
+        recent.note(state, first, mark, [(b"%d" % n, b"") for n in range(2 + state)])
     assert recent.want(1) is None
     known = recent.want(2)
     assert known is not None

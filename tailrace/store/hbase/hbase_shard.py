@@ -111,7 +111,7 @@ class HbaseShard(Shard):
             is_own = write.state in decision.generations and (mark.applied, mark.attempt) == decision[:2]
             if is_own and self._recent.is_wanted(write.state):
                 entries = zip(write.keys.to_pylist(), write.values.to_pylist(), strict=True)
-                self._recent.note(write.state, before.of(write.state), mark, entries, is_whole=write.olds is None)
+                self._recent.note(write.state, before.of(write.state), mark, entries)
 
     def _change(self, columns: Sequence[bytes], decide: Callable[[Values], Update | None], known: Known) -> Known:
         """Changes the marks, after writing earlier epochs that were left open."""

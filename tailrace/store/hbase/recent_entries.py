@@ -3,6 +3,9 @@
 An aggregate reads the accumulators of the groups that change, and mostly the same groups change again. The entries of a
 state are as of one mark (`shard_marks.py`), which has the id of the attempt that wrote them. So while the shard has
 this mark, nobody else has written an epoch of the state, or taken one back.
+
+Spark may give the epochs to two processes by turns. Neither of them has the newest mark then, so a process that was
+wrong about a state reads it as usual for a while, for longer each time.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import NamedTuple
 from tailrace.store.hbase.shard_marks import StateMark
 
 MOST = 50_000  # entries of a shard; about 12 MB
+LONGEST_PAUSE = 64  # reads
 
 Written = tuple[int, bytes | None]  # the epoch that has written a value, and the value (None: deleted)
 
@@ -33,29 +37,34 @@ class RecentEntries:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._states: dict[int, Recent | None] = {}  # the states that this process reads by key
+        self._pauses: dict[int, tuple[int, int]] = {}  # by state: reads that are left of a pause, and its length
 
     def want(self, state: int) -> Recent | None:
         """What is known of a state. From now on its entries are kept when they are written."""
+        left, length = self._pauses.get(state, (0, 0))
+        if left:
+            self._pauses[state] = left - 1, length
+            return None
         return self._states.setdefault(state, None)
+
+    def judge(self, state: int, is_right: bool) -> None:
+        """Says whether what was known of a state had the newest mark. If not, it is not asked for for a while."""
+        if is_right:
+            self._pauses.pop(state, None)
+            return
+        length = min(2 * self._pauses.get(state, (0, 0))[1] + 1, LONGEST_PAUSE)
+        self._pauses[state] = length, length
+        self.forget(state)
 
     def is_wanted(self, state: int) -> bool:
         return state in self._states
 
     def note(
-        self,
-        state: int,
-        before: StateMark,
-        after: StateMark,
-        entries: Iterable[tuple[bytes, bytes | None]],
-        *,
-        is_whole: bool,
+        self, state: int, before: StateMark, after: StateMark, entries: Iterable[tuple[bytes, bytes | None]]
     ) -> None:
-        """Takes in what an epoch has written, with the marks before and after it.
-
-        `is_whole`: the state has no other entries.
-        """
+        """Takes in what an epoch has written, with the marks before and after it."""
         last = self._states[state]
-        kept = last.entries if last is not None and last.mark == before and not is_whole else {}
+        kept = last.entries if last is not None and last.mark == before else {}
         for key, value in entries:
             kept.pop(key, None)
             kept[key] = after.applied, value

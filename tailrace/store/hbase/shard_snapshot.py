@@ -99,7 +99,9 @@ class HbaseShardSnapshot(ShardSnapshot):
         known = {key: recent.entries.get(key) for key in keys}
         missing = [key for key, written in known.items() if written is None or written[0] > self._epoch]
         marks, found = self._read(state, missing)
-        if marks.of(state) != recent.mark:
+        is_newest = marks.of(state) == recent.mark
+        self._recent.judge(state, is_newest)
+        if not is_newest:
             return self._read(state, keys)[1]
         values = {key: written[1] for key, written in known.items() if written is not None}
         values |= dict(zip(missing, found, strict=True))
