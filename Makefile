@@ -31,7 +31,7 @@ test: setup ## all tests except the long ones and those on HBase
 	$(RUN) -m pytest -m "not soak and not hbase" -n 3 --dist worksteal
 
 test-hbase: setup ## the tests on a local HBase cluster (needs Maven; downloads HBase the first time)
-	$(RUN) -m pytest -m "hbase and not soak" -n 2 --dist worksteal tests/hbase tests/store
+	$(RUN) -m pytest -m "hbase and not soak" -n 3 --dist worksteal tests/hbase tests/store
 
 check: lint types test ## everything that CI runs: lint, types, tests (those on HBase have a target of their own)
 

@@ -30,6 +30,7 @@ STATES = "state"
 ROW, COLUMN = b"settings", b"settings"
 MOST_REGIONS = 16  # of a new table
 _SHARD = struct.Struct(">H")
+_STATE_FAMILIES = [Family(b"s", ALL_VERSIONS), Family(b"m")]
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,10 +57,10 @@ def create(client: Client, namespace: str, nodes: int = NODES, shards: int | Non
         ("wal", [Family(b"w")], (), None),
         ("log", [Family(b"l")], _split(wanted.nodes), None),
         ("rows", [Family(b"r", ALL_VERSIONS)], (), None),
+        (STATES, _STATE_FAMILIES, _split(wanted.shards), None),
     ]
     for _ in client.connections.map(lambda t: admin.create_table(f"{namespace}:{t[0]}", *t[1:]), tables):
         pass
-    create_states(admin, namespace, STATES, wanted.shards)
 
     def decide(values: Values) -> Update | None:
         return None if COLUMN in values else Update({COLUMN: msgspec.json.encode(wanted)})
@@ -80,7 +81,7 @@ def create(client: Client, namespace: str, nodes: int = NODES, shards: int | Non
 
 def create_states(admin: Admin, namespace: str, name: str, shards: int) -> None:
     """Makes a table for the states of shards."""
-    admin.create_table(f"{namespace}:{name}", [Family(b"s", ALL_VERSIONS), Family(b"m")], _split(shards))
+    admin.create_table(f"{namespace}:{name}", _STATE_FAMILIES, _split(shards))
 
 
 def read_settings(client: Client, namespace: str) -> Settings:
