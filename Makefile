@@ -33,7 +33,7 @@ test: setup ## all tests except the long ones and those on HBase
 test-hbase: setup ## the tests on a local HBase cluster (needs Maven; downloads HBase the first time)
 	$(RUN) -m pytest -m "hbase and not soak" -n 3 --dist worksteal tests/hbase tests/store
 
-check: lint types test ## everything that CI runs: lint, types, tests (those on HBase have a target of their own)
+check: lint types test test-hbase ## everything that CI runs: lint, types, tests, tests on HBase (needs Maven)
 
 lint: setup ## style and import rules
 	$(RUN) -m ruff check .

@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Protocol
 
 import numpy as np
@@ -139,7 +139,7 @@ class Before:
             return pa.nulls(len(keys), pa.large_binary())
         reads = [(self.shard(number), inside) for number, inside, _ in _split_keys(keys)]
         found = self._store.read_shards(lambda read: read[0].values(state, read[1]), reads)
-        return pa.array([value for values in found for value in values], pa.large_binary())
+        return pa.array(list(chain.from_iterable(found)), pa.large_binary())
 
     def under(self, state: int, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
         """Each prefix with the values of the keys that start with it. Fastest if the prefixes are sorted."""
