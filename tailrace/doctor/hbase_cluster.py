@@ -169,7 +169,7 @@ class ClusterChecks:
 
         marks = self._client.table(f"{self._namespace}:marks", b"m")
         before, began = read_marks(marks), time.monotonic()
-        barriers = Tracking(self._client, self._namespace).put_barriers(enabled, 0)
+        _, barriers = Tracking(self._client, self._namespace).put_barriers(enabled)
         left = {region.name: (table, region) for (table, _), region in barriers.items()}
         while left and time.monotonic() - began < _PATIENCE:
             time.sleep(0.05)

@@ -12,6 +12,7 @@ from thrift_client import Client
 
 from tailrace.errors import NotShipped
 from tailrace.store.hbase import placement, resolver, rounds
+from tailrace.store.hbase.admin import Admin
 from tailrace.store.hbase.hbase_store import HbaseStore
 from tailrace_hbase.local_cluster import LocalCluster
 
@@ -48,6 +49,27 @@ def test_a_region_that_ships_nothing_is_reported_until_it_does(
         cluster.admin("peer", "enable", store.namespace)
         advance_until(store, lambda: not store.stalled())
         assert len(shown(store, store.newest_cut())) == 1
+
+
+def test_barriers_of_another_store_do_not_end_a_round(
+    cluster: LocalCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two stores tail one table, and each sees the barriers of the other in its log."""
+    monkeypatch.setattr(resolver, "BARRIER_PATIENCE", 3.0)
+    with new_store(cluster) as store, new_store(cluster) as other, foreign_table(client) as name:
+        for one in (store, other):
+            attach(one, name)
+            one.catch_up()
+        [region] = Admin(store.client).regions(name)
+        barriers = {(name, region.start or b"\0"): region}
+        with monkeypatch.context() as patched:
+            patched.setattr(store.resolver._tracking, "put_barriers", lambda _: (b"not put", barriers))
+            client.put(name, ROWS[0], {"f:a": bytes(8)})
+            other.catch_up()
+            with pytest.raises(NotShipped):
+                store.catch_up()
+        store.catch_up()
+        assert shown(store, store.newest_cut()) == shown(other, other.newest_cut())
 
 
 def test_a_round_that_nobody_asked_for_leaves_the_cut_alone_if_nothing_changed(

@@ -53,7 +53,7 @@ from tailrace.store.hbase.resolving import Answer, Doubt, Resolved, Touched, res
 from tailrace.store.hbase.rounds import Round, Rounds
 from tailrace.store.hbase.row_locks import RowLocks
 from tailrace.store.hbase.tail import FORMING, ROUND, TAIL, WANTED, Forming, Tail
-from tailrace.store.hbase.tracking import ATTACHING, Barrier, Tracking, new_scan_name
+from tailrace.store.hbase.tracking import Barrier, Tracking, new_scan_name
 from tailrace.store.key_limit import KeyLimit
 
 LOCK = "tail"
@@ -75,7 +75,7 @@ class _Range(NamedTuple):
     cells: dict[str, list[RawCells]]
     marks: dict[str, int]
     chunks: list[Chunk]
-    barriers: set[tuple[Barrier, int]]
+    barriers: set[tuple[Barrier, bytes]]
     late: tuple[bytes, ...] = ()
 
 
@@ -194,8 +194,8 @@ class Resolver:
         begun = structs.replace(tail, begun=tail.begun + 1)
         self._documents.change_documents({TAIL.name: begun}, expected=self._as_stored(tail))
         faults.point("tail.round")
-        left = self._tracking.put_barriers(self._documents.documents(MAPPINGS).values(), begun.begun)
-        self._rounds.open = waiting = Round(begun.begun, left, tail.transaction)
+        barriers = self._tracking.put_barriers(self._documents.documents(MAPPINGS).values())
+        self._rounds.open = waiting = Round(begun.begun, *barriers, tail.transaction)
         return begun, waiting
 
     def _follow_round(self, tail: Tail) -> tuple[Tail, bool]:
@@ -204,7 +204,7 @@ class Resolver:
         waiting = self._rounds.open
         if waiting is None:
             return tail, True
-        came, tables = {barrier for barrier, number in barriers if number == waiting.number}, self._mapped_tables()
+        came, tables = {barrier for barrier, name in barriers if name == waiting.name}, self._mapped_tables()
         waiting.left = {b: region for b, region in waiting.left.items() if b not in came and b[0] in tables}
         if waiting.left:
             self._rounds.report_if_stalled()
@@ -292,23 +292,24 @@ class Resolver:
 
         A region that has not been opened again since its replication scope was set does not ship them yet.
         """
-        waiting = Round(ATTACHING, self._tracking.put_barriers([mapping], ATTACHING), tail.transaction)
+        waiting = Round(0, *self._tracking.put_barriers([mapping]), tail.transaction)
         seen = dict(tail.marks)
         while waiting.left:
             for region, mark in read_marks(self._marks).items():
                 if mark.table == mapping.table and mark.sequence > seen.get(region, 0):
                     for chunk in read_chunks(self._wal, region, seen.get(region, 0), mark.sequence):
-                        for barrier, _ in _barriers(chunk.cells):
-                            waiting.left.pop(barrier, None)
+                        for barrier, name in _barriers(chunk.cells):
+                            if name == waiting.name:
+                                waiting.left.pop(barrier, None)
                     seen[region] = mark.sequence
             if waiting.left:
                 if waiting.seconds > BARRIER_PATIENCE:
                     raise self._not_shipped(waiting)
                 time.sleep(GLANCE)
 
-    def _resolve(self, tail: Tail) -> tuple[Tail, set[tuple[Barrier, int]]]:
+    def _resolve(self, tail: Tail) -> tuple[Tail, set[tuple[Barrier, bytes]]]:
         """Makes transactions up to the marks as they are now. Returns the new tail and the barriers that it met."""
-        target, barriers = self._read_marks(tail), set[tuple[Barrier, int]]()
+        target, barriers = self._read_marks(tail), set[tuple[Barrier, bytes]]()
         while (found := self._read(target, tail, LARGEST)).marks:
             tail = self._form(found, tail, None)
             barriers |= found.barriers
@@ -429,14 +430,10 @@ def mapped_table(number: int, mapping: TableMapping, layout: Any) -> MappedTable
     return MappedTable(mapping, table.with_layout(layout))
 
 
-def _barriers(cells: RawCells) -> set[tuple[Barrier, int]]:
+def _barriers(cells: RawCells) -> set[tuple[Barrier, bytes]]:
+    """The barriers among cells, with their names. Some may be those of another store."""
     at = np.flatnonzero(pc.starts_with(cells.qualifiers, BARRIER).to_numpy(zero_copy_only=False))
-    found = set()
-    for i in at.tolist():
-        number = cells.qualifiers[i].as_py()[len(BARRIER) :]
-        if number.isdigit():
-            found.add(((cells.table, cells.rows[i].as_py()), int(number)))
-    return found
+    return {((cells.table, cells.rows[i].as_py()), cells.qualifiers[i].as_py()[len(BARRIER) :]) for i in at.tolist()}
 
 
 def _with_images(written: WrittenImages, resolved: Resolved, *, is_repeated: bool) -> WrittenImages:

@@ -24,9 +24,16 @@ STALLED = 20.0  # seconds after which a region whose barrier has not come is rep
 
 @dataclass
 class Round:
-    """A round that has begun: its number, the barriers that have not come, and the tail's transaction before it."""
+    """A round that has begun.
+
+    number       0 if it belongs to a table that is attached
+    name         the name of its barriers
+    left         the barriers that have not come
+    transaction  that of the tail before it
+    """
 
     number: int
+    name: bytes
     left: dict[Barrier, Region]
     transaction: int
     began: float = field(default_factory=time.monotonic)

@@ -30,8 +30,6 @@ from tailrace.store.hbase.raw_log import (
 
 TRACKED = b"tracked"  # the row of `meta` with the tables whose cells the endpoint ships
 
-ATTACHING = 0  # the number of barriers that belong to no round
-
 Barrier = tuple[str, bytes]  # table, row
 
 
@@ -88,14 +86,18 @@ class Tracking:
             self._marks.put_many([(mark_key(region, 0), {MARK: value})], timestamp=number)
         return horizon
 
-    def put_barriers(self, mappings: Iterable[TableMapping], nonce: int) -> dict[Barrier, Region]:
-        """Puts a barrier into each region of all tables. Returns them, without those of tables that do not exist."""
+    def put_barriers(self, mappings: Iterable[TableMapping]) -> tuple[bytes, dict[Barrier, Region]]:
+        """Puts a barrier into each region of all tables. Returns them, without those of tables that do not exist.
+
+        Also returns the name that they share, which no other barriers have: another store may tail the same tables.
+        """
+        name = uuid.uuid4().hex.encode()
         barriers: dict[Barrier, Region] = {}
         for table, family in {m.table: unescape(m.families[0]) for m in mappings}.items():
             regions = self._admin.regions(table) if self._admin.table_exists(table) else []
             while True:
                 rows = {region.start or b"\0": region for region in regions}
-                column = family + b":" + BARRIER + str(nonce).encode()
+                column = family + b":" + BARRIER + name
                 handle: HbaseTable = self._client.table(table, None)
                 handle.delete_many([Deletion(row, 1, [column], "version") for row in rows])
                 again = self._admin.regions(table) if regions else []
@@ -103,7 +105,7 @@ class Tracking:
                     break
                 regions = again
             barriers |= {(table, row): region for row, region in rows.items()}
-        return barriers
+        return name, barriers
 
 
 def _obstacle(table: str, text: str, family: Family) -> str | None:
