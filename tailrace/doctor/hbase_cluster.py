@@ -82,7 +82,7 @@ class ClusterChecks:
         server = self._meta.get(b"check", qualifiers=[b"clock"])[b"clock"][1] / 1000
         difference = max(before - server, server - after, 0.0)
         found = f"a region server's differs from this machine's by {difference:.1f} s"
-        advice = "synchronize the clocks (NTP): leases of locks, and timestamps that HBase gives, depend on them"
+        advice = "synchronize the clocks (NTP): the timestamps that HBase gives to cells depend on them"
         return judge(difference <= _CLOCK, "clock", found, advice, "warn")
 
     # the peer, by Java
@@ -273,7 +273,7 @@ def _check_settings(settings: Sequence[Mapping[str, str | None]]) -> Iterator[Fi
     for name, (default, short) in _SOON.items():
         slowest = max((int(found.get(name) or default) for found in settings), default=0)
         if slowest > short:
-            advice = f"set it to {short} or less in hbase-site.xml: every change waits that long"
+            advice = f"set it to {short} or less in hbase-site.xml: changes wait that long (docs/hbase.md says which)"
             yield Finding("warn", name, f"{slowest} ms", advice)
     name = "hbase.replication.bulkload.enabled"
     if any((found.get(name) or "false") != "true" for found in settings):

@@ -88,7 +88,7 @@ def read_settings(client: Client, namespace: str) -> Settings:
     """The settings of the store in a namespace. Raises `NotAStore` with the reason if there is none."""
     url = f"{client.url}/{namespace}"
     if not Admin(client).table_exists(f"{namespace}:meta"):
-        text = f"no store at {url}. Check the address, or create a store with create=True"
+        text = f"no store at {url}. Check the address, or create it: tailrace hbase install {url}"
         raise NotAStore(path=url, reason=f"HBase has no table {namespace}:meta", text=text)
     content = _row(client, namespace).read([COLUMN]).get(COLUMN)
     if content is None:
