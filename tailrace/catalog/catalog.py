@@ -41,11 +41,11 @@ from tailrace.catalog.failed import FailedView, failed_documents, read_failed, r
 from tailrace.catalog.retention import EXPIRIES, RETENTIONS, Retention
 from tailrace.codec.layouts import Layout
 from tailrace.codec.schema import TableDef
-from tailrace.errors import InUse, UnknownName
+from tailrace.errors import Conflict, InUse, UnknownName
 from tailrace.plan.binding import BoundQuery
 from tailrace.store.base import LAYOUTS, Store
 from tailrace.store.commits import read_committed
-from tailrace.store.documents import Count, Document, Kind, Number
+from tailrace.store.documents import Changes, Count, Document, Kind, Number
 from tailrace.store.leases import is_leased
 from tailrace.store.parts import Bounds
 from tailrace.store.pins import find_oldest_pin
@@ -277,8 +277,14 @@ class Catalog:
         """
         removal = {} if was is None or was == table.name else {TABLES.at(was): None}
         kept = {} if retention is None else {RETENTIONS.at(table.id): retention}
-        documents = {**removal, **_table_documents(table), **self._store.altered_table(table), **kept}
-        self._change({**documents, **self._redefined(views), **self._dropped(dropped)})
+        documents = {**removal, **_table_documents(table), **kept, **self._redefined(views), **self._dropped(dropped)}
+        while True:
+            changes, expected = self._store.altered_table(table)
+            try:
+                return self._change({**documents, **changes}, expected=expected)
+            except Conflict as conflict:
+                if conflict.document not in expected:
+                    raise
 
     def rename_view(self, was: str, view: ViewDef, others: Sequence[ViewDef], more: dict[str, Any]) -> None:
         """Gives a view another name, and with it changes views that read it. `more` are documents that name it."""
@@ -482,27 +488,35 @@ class Catalog:
             for table in tables:
                 self._store.drop_rows(table)
             self._store.change_documents({EMPTYING.name: None})
+        dropping, building = self._store.document(DROPPING), self._store.document(BUILDING)
         if states := self.leftovers():
             for state in states:
                 self._store.drop_state(state)
-            dropped = [(s, e) for s, e in self._store.document(DROPPING) or () if s not in states]
-            self._store.change_documents({BUILDING.name: None, DROPPING.name: dropped or None})
+            # If another process has taken the lock meanwhile, what it has added must stay.
+            left = [(s, e) for s, e in dropping or () if s not in states]
+            before = {DROPPING.name: dropping, BUILDING.name: building}
+            self._store.change_documents({BUILDING.name: None, DROPPING.name: left or None}, expected=before)
 
     def _refuse_if_used(self, name: str) -> None:
         if users := self.dependants(name):
             raise InUse(name=name, users=", ".join(users))
 
-    def _change(self, documents: dict[str, Any], next_number: int | None = None) -> None:
-        """Writes documents and increments the version in one transaction. Fails if another process was faster."""
-        with self._lock:
-            self._change_locked(documents, next_number)
+    def _change(
+        self, documents: dict[str, Any], next_number: int | None = None, expected: Changes | None = None
+    ) -> None:
+        """Writes documents and increments the version in one transaction. Fails if another process was faster.
 
-    def _change_locked(self, documents: dict[str, Any], next_number: int | None) -> None:
+        That is if the catalog has another version by now, or if documents are no longer as `expected`.
+        """
+        with self._lock:
+            self._change_locked(documents, next_number, expected or {})
+
+    def _change_locked(self, documents: dict[str, Any], next_number: int | None, expected: Changes) -> None:
         current = self._current()
         old_head = None if current._version == 0 else Head(current._version, current._next)
         head = Head(current._version + 1, next_number or current._next)
         faults.point("catalog.change")
-        self._store.change_documents({**documents, CATALOG.name: head}, expected={CATALOG.name: old_head})
+        self._store.change_documents({**documents, CATALOG.name: head}, expected={CATALOG.name: old_head, **expected})
         faults.point("catalog.changed")
         # Apply the change to the cached copy: rereading all documents would make creating 1,000 views slow.
         self._layouts = _update(self._layouts, LAYOUTS, documents, lambda layout: layout)

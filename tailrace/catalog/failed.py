@@ -13,12 +13,13 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from msgspec import structs
 
 from tailrace.codec.schema import TableDef
-from tailrace.errors import ViewFailed
+from tailrace.errors import Conflict, ViewFailed
 from tailrace.store.base import Cut, Past, Store
 from tailrace.store.commits import read_committed
 from tailrace.store.documents import Count, Document, Kind, Number
@@ -196,8 +197,14 @@ def is_due(failed: FailedView, tables: Mapping[int, TableDef], store: Store, end
 
 
 def ask_to_resume(store: Store, names: Mapping[str, FailedView]) -> None:
-    """Makes the next epoch try these views again."""
-    store.change_documents({FAILED.at(name): structs.replace(f, next_try=0.0) for name, f in names.items()})
+    """Makes the next epoch try these views again. A view that has recovered meanwhile is left alone."""
+    for name, read in names.items():
+        failed: FailedView | None = read
+        while failed is not None and failed.next_try != 0.0:
+            asked = {FAILED.at(name): structs.replace(failed, next_try=0.0)}
+            with suppress(Conflict):
+                store.change_documents(asked, expected={FAILED.at(name): failed})
+            failed = store.document(FAILED, name)
 
 
 def view_failed(name: str, failed: FailedView) -> ViewFailed:

@@ -279,10 +279,10 @@ class Store(ABC):
     def reading_once(
         self, kinds: Sequence[Kind[Any]], while_none: Sequence[Kind[Any]] = ()
     ) -> AbstractContextManager[None]:
-        """In the block, documents of these kinds may be read once, and then come from memory, with own changes.
+        """In the block, documents of these kinds may be read once. Then they come from memory, with own changes.
 
-        For documents that only the holder of a lock changes, in a block in which it is held. Kinds in `while_none` are
-        those that other processes change if they exist, but do not create.
+        For documents that only the holder of a lock changes, in a block in which the thread holds it. Kinds in
+        `while_none` are those that other processes change if they exist, but do not create.
         """
         return nullcontext()
 
@@ -325,9 +325,12 @@ class Store(ABC):
             raise Unsupported(construct=f"option {option}", reason=reason)
         return {}
 
-    def altered_table(self, table: TableDef) -> Changes:
-        """Documents that are stored with the definition of a table whose columns have changed."""
-        return {}
+    def altered_table(self, table: TableDef) -> tuple[Changes, Changes]:
+        """Documents that are stored with the definition of a table whose columns have changed.
+
+        Also what these documents were: the change must fail if they are no longer so.
+        """
+        return {}, {}
 
     def table_options(self, table: TableDef) -> Mapping[str, str]:
         """The options of CREATE TABLE by which a table gets the place that it has."""

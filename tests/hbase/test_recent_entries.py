@@ -11,7 +11,7 @@ from hbase_parts import HbaseParts, new_parts
 from tailrace.store.base import Write
 from tailrace.store.hbase.client import HbaseTable
 from tailrace.store.hbase.hbase_shard import HbaseShard
-from tailrace.store.hbase.recent_entries import RecentEntries
+from tailrace.store.hbase.recent_entries import OVERHEAD, RecentEntries
 from tailrace.store.hbase.shard_marks import StateMark
 from tailrace_hbase.local_cluster import LocalCluster
 
@@ -100,13 +100,20 @@ def test_a_process_that_was_wrong_pauses_for_longer_each_time() -> None:
     assert [recent.want(1), recent.is_wanted(1), recent.want(1), recent.is_wanted(1)] == [None, False, None, True]
 
 
-def test_the_number_of_entries_is_limited() -> None:
-    recent, first = RecentEntries(most=3), StateMark()
+def test_the_size_is_limited() -> None:
+    recent, first, mark = RecentEntries(most=3 * (OVERHEAD + 1) + 10), StateMark(), StateMark(applied=5, decided=5)
     for state in (1, 2):
         assert recent.want(state) is None
-        mark = StateMark(applied=5, decided=5)
         recent.note(state, first, mark, [(b"%d" % n, b"") for n in range(2 + state)])
     assert recent.want(1) is None
     known = recent.want(2)
     assert known is not None
     assert list(known.entries) == [b"1", b"2", b"3"]
+    recent.note(2, mark, StateMark(applied=6, decided=6), [(b"3", b"x" * 9), (b"4", b"x" * 99)])
+    known = recent.want(2)
+    assert known is not None
+    assert list(known.entries.items()) == [(b"3", (6, b"x" * 9)), (b"4", (6, b"x" * 99))]
+    recent.note(2, known.mark, mark, [(b"large", b"x" * 1000)])
+    known = recent.want(2)
+    assert known is not None
+    assert (known.entries, known.size) == ({}, 0)

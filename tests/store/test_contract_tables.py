@@ -28,7 +28,7 @@ def test_put_get_scan(store: Store) -> None:
 
 def altered(store: Store, table: TableDef, layout: Layout) -> TableDef:
     changed = table.with_layout(layout)
-    store.change_documents({LAYOUTS.at(table.id): layout, **store.altered_table(changed)})
+    store.change_documents({LAYOUTS.at(table.id): layout, **store.altered_table(changed)[0]})
     return changed
 
 

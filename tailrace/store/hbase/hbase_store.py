@@ -10,6 +10,7 @@ part of a transaction when the resolver has taken it in: `catch_up` waits for th
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -108,6 +109,7 @@ class HbaseStore(Store):
         self.log = ResolvedLog(self.client.table(f"{self.namespace}:log", b"l"))
         self._shards: dict[int, HbaseShard] = {}
         self._readers: ThreadPoolExecutor | None = None
+        self._guard = threading.Lock()
         self._state_table = state_table(ref)
         self._trimmer = BackgroundTrimmer(self.trim)
         self._gone: list[Gone] = []  # deleted rows whose images are still there
@@ -180,12 +182,13 @@ class HbaseStore(Store):
         self._tracking.replicate(mapping)
         return {MAPPINGS.at(table.id): mapping}
 
-    def altered_table(self, table: TableDef) -> Changes:
+    def altered_table(self, table: TableDef) -> tuple[Changes, Changes]:
         mapping = self._mapping(table)
         new = grown(mapping, table)
         if new != mapping and not mapping.own:
             new = structs.replace(new, attached=False)  # other clients may have put cells of the new columns
-        return {MAPPINGS.at(table.id): new}
+        name = MAPPINGS.at(table.id)
+        return {name: new}, {name: mapping}
 
     def table_options(self, table: TableDef) -> dict[str, str]:
         return table_options(self._mapping(table), table)
@@ -479,8 +482,9 @@ class HbaseStore(Store):
     def read_shards(self, read: Callable[[T], R], reads: Sequence[T]) -> Iterable[R]:
         if len(reads) < 2:
             return map(read, reads)
-        if self._readers is None:
-            self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tailrace-shards")
+        with self._guard:
+            if self._readers is None:
+                self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tailrace-shards")
         return self._readers.map(read, reads)
 
     def sync(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -18,14 +19,17 @@ T = TypeVar("T")
 
 
 class _ReadOnce:
-    """Documents as they were at one moment, with the changes that this process has made since.
+    """Documents as they were at one moment, with the changes that the thread has made since.
 
     kinds       their kinds
     while_none  those of the kinds that are here only because no document of them exists
+
+    They are for one thread only, the one that holds the lock. Other threads must see what other processes do: they may
+    go on although this one has lost the lock, and a pin is checked by reading again.
     """
 
     def __init__(self, values: Values, kinds: Sequence[Kind[Any]], while_none: Sequence[Kind[Any]]) -> None:
-        self.values = values
+        self.values, self.thread = values, threading.get_ident()
         self._while_none = {kind.name for kind in while_none if not self.of(kind)}
         self._kinds = {kind.name for kind in kinds} | self._while_none
 
@@ -38,7 +42,7 @@ class _ReadOnce:
         return {name: value for name, value in self.values.items() if name.startswith(prefix)}
 
     def change(self, changes: Changes) -> None:
-        """Takes in what this process has changed. Other threads may read meanwhile."""
+        """Takes in what the thread has changed."""
         added = {name: documents.encode(document) for name, document in changes.items() if document is not None}
         self._kinds -= self._while_none & {kind.name for name in added if (kind := documents.kind_of(name))}
         left = {name: value for name, value in self.values.items() if name.decode(errors="replace") not in changes}
@@ -54,13 +58,13 @@ class Documents:
         self._once: _ReadOnce | None = None
 
     def document(self, kind: Kind[T], key: object = "") -> T | None:
-        name, once = kind.at(key), self._once
+        name, once = kind.at(key), self._read_once
         found = once.values if once is not None and once.has(kind) else self._row.read([name.encode()])
         value = found.get(name.encode())
         return None if value is None else kind.decode(name, value, self._nodes)
 
     def documents(self, kind: Kind[T]) -> dict[str, T]:
-        once = self._once
+        once = self._read_once
         found = once.of(kind) if once is not None and once.has(kind) else self._row.read(prefixes=[kind.name.encode()])
         names = sorted((stored.decode(errors="replace"), value) for stored, value in found.items())
         return {name.removeprefix(kind.name): kind.decode(name, value, self._nodes) for name, value in names}
@@ -68,7 +72,7 @@ class Documents:
     @contextmanager
     def reading_once(self, kinds: Sequence[Kind[Any]], while_none: Sequence[Kind[Any]]) -> Iterator[None]:
         """Reads documents of these kinds together, and in the block not again."""
-        if self._once is not None:
+        if self._read_once is not None:
             yield
             return
         values = self._row.read(prefixes=[kind.name.encode() for kind in (*kinds, *while_none)])
@@ -77,6 +81,12 @@ class Documents:
             yield
         finally:
             self._once = None
+
+    @property
+    def _read_once(self) -> _ReadOnce | None:
+        """What this thread need not read again."""
+        once = self._once
+        return once if once is not None and once.thread == threading.get_ident() else None
 
     def raw(self, names: Sequence[str] | None = None) -> dict[bytes, bytes]:
         """Documents as of one moment, undecoded: those with these names, or all."""
@@ -110,10 +120,11 @@ class Documents:
         try:
             known = self._row.change(columns, decide, self._known_of(columns, decide))
         except BaseException:
-            self._once = None  # it is not known what was changed: documents are read again
+            if self._read_once is not None:
+                self._once = None  # it is not known what was changed: documents are read again
             raise
         self._note({*columns, *(name.encode() for name in changes)}, known)
-        if (once := self._once) is not None:
+        if (once := self._read_once) is not None:
             once.change(changes)
 
     def _known_of(self, columns: Sequence[bytes], decide: Callable[[Values], object]) -> Known | None:

@@ -9,6 +9,7 @@ The timestamp of all cells is the transaction.
 from __future__ import annotations
 
 import struct
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from tailrace.store.log_entries import Entry, decode_log_key, log_key
 
 NOTES_NODE = 0xFFFF
 KEPT = 1 << 20  # bytes of a node's last range that are kept in memory, at most
+KEPT_SECONDS = 2.0  # the views of an epoch read it within this time; a namespace is not dropped and made again so soon
 ENTRY, NOTES, NOTE, IMAGES = b"e", b"b", b"n", b"k"
 _KEY = struct.Struct(">HQ")
 
@@ -51,7 +53,7 @@ class TransactionNote:
 class ResolvedLog:
     def __init__(self, table: HbaseTable) -> None:
         self._table = table
-        self._last: dict[int, tuple[int, int, list[ReadEntry]]] = {}  # by node, the range that was read last
+        self._last: dict[int, tuple[int, int, float, list[ReadEntry]]] = {}  # by node, the range that was read last
 
     # writing
 
@@ -90,8 +92,8 @@ class ResolvedLog:
         A small range is kept: the views of an epoch read the same one, each with its own columns.
         """
         last = self._last.get(node)
-        if last is not None and last[:2] == (start, end):
-            yield from last[2]
+        if last is not None and last[:2] == (start, end) and time.monotonic() - last[2] < KEPT_SECONDS:
+            yield from last[3]
             return
         kept, size = list[ReadEntry](), 0
         for read in self._read(node, start, end, checked=checked):
@@ -99,7 +101,7 @@ class ResolvedLog:
             if (size := size + len(read.entry.batch)) <= KEPT:
                 kept.append(read)
         if checked and size <= KEPT:
-            self._last[node] = start, end, kept
+            self._last[node] = start, end, time.monotonic(), kept
 
     def _read(self, node: int, start: int, end: int, *, checked: bool) -> Iterator[ReadEntry]:
         expected = start
