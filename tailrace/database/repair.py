@@ -67,6 +67,7 @@ class Repairer:
         else:
             self._repair_structure(findings, done.epoch)
         self._epochs.trim()
+        self._store.finish_trimming()  # else the audit afterwards finds damaged entries that nobody needs any more
 
     def _run_epoch(self, views: Mapping[str, int], end: Cut, findings: Sequence[Finding], epoch: int) -> None:
         try:

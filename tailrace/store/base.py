@@ -440,6 +440,9 @@ class Store(ABC):
         """Deletes log entries before a cut, now or a little later. A process that ends first may leave them."""
         self.trim(cut)
 
+    def finish_trimming(self) -> None:
+        """Waits until everything is deleted that `trim_soon` was asked for."""
+
     @abstractmethod
     def drop_rows(self, table: int) -> None:
         """Deletes the rows of a dropped table, given by its id."""

@@ -437,7 +437,6 @@ class HbaseStore(Store):
         self._trimmer.request(cut)
 
     def finish_trimming(self) -> None:
-        """Waits until everything is trimmed that `trim_soon` was asked for."""
         self._trimmer.finish()
 
     def _forget(self, gone: Sequence[Gone]) -> None:

@@ -7,7 +7,8 @@
 A process that finds a transaction left open makes it anew under the next number, up to the same marks. It touches the
 same rows, so whatever an earlier attempt wrote, or still writes, is hidden by what it writes itself.
 
-Late chunks (`raw_log.py`) are looked for once in a while, and get transactions of their own.
+Late chunks (`raw_log.py`) are looked for once in a while, and get transactions of their own. So do chunks that a
+process has resolved, but not deleted: they cannot be told from late ones, and to merge them again changes nothing.
 """
 
 from __future__ import annotations
@@ -102,7 +103,6 @@ class Resolver:
         url = f"{client.url}/{namespace}"
         self._rounds, self._observer = Rounds(documents, url), Observer(Admin(client), documents, url)
         self._looked = -LATE_INTERVAL  # when this process last looked for late chunks
-        self._is_clear = False  # whether the raw log was deleted up to the tail, since this process began
 
     @property
     def tail(self) -> Tail:
@@ -244,7 +244,7 @@ class Resolver:
     # transactions
 
     def _begin(self) -> tuple[Tail, int, set[str]]:
-        """Ends what another process has left: a transaction, chunks of the raw log, tables to attach.
+        """Ends what another process has left: a transaction, tables to attach.
 
         Returns the tail, the position that a reader waits for, and the tables of HBase that are tailed.
         """
@@ -253,10 +253,6 @@ class Resolver:
         if forming := found[FORMING.name].get(""):
             self._log.clear(tail.ends, forming.transaction)
             tail = self._form(self._read_again(forming, tail), tail, forming)
-        if not self._is_clear:
-            for region, after in tail.cleared.items():
-                self._clear(list(read_chunks(self._wal, region, after, tail.marks[region])))
-            self._is_clear = True
         for key, mapping in found[MAPPINGS.name].items():
             if not mapping.attached:
                 self._attach(key, mapping, tail)
@@ -383,11 +379,10 @@ class Resolver:
             if loaded:
                 self._change_mapping(key, lambda mapping: structs.replace(mapping, attached=False))
         faults.point("tail.written")
-        marks, cleared = {**tail.marks, **found.marks}, {r: tail.marks.get(r, 0) for r in found.marks}
         transaction = number if written.keys or left is not None else tail.transaction
         if transaction > tail.transaction:
             self._log.write_note(transaction, time.time(), ends, written if written.keys else None)
-        new = Tail(tuple(ends), transaction, marks, tail.begun, cleared)
+        new = Tail(tuple(ends), transaction, {**tail.marks, **found.marks}, tail.begun)
         changes |= {TAIL.name: new, FORMING.name: None}
         self._documents.change_documents(changes, expected=self._as_stored(tail, forming))
         self._recent.note(images, tail.transaction, transaction)

@@ -15,15 +15,13 @@ ROUND = 1 << 24  # transactions of one round, at most: enough for weeks in which
 class Tail(Document, frozen=True):
     """The newest transaction, the ends of all logs after it, and the mark up to which each region is resolved.
 
-    `begun` is the last round that was begun. `cleared` has the marks up to which the raw log is known to be deleted,
-    of regions where it is not deleted up to `marks`.
+    `begun` is the last round that was begun.
     """
 
     ends: tuple[Count, ...]
     transaction: Count = 0
     marks: dict[str, Count] = {}
     begun: Count = 0
-    cleared: dict[str, Count] = {}
 
     def fits(self, nodes: int) -> bool:
         return len(self.ends) == nodes
