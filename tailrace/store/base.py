@@ -440,7 +440,7 @@ class Store(ABC):
         """Deletes log entries before a cut, now or a little later. A process that ends first may leave them."""
         self.trim(cut)
 
-    def finish_trimming(self) -> None:
+    def finish_trimming(self) -> None:  # noqa: B027, most stores trim at once
         """Waits until everything is deleted that `trim_soon` was asked for."""
 
     @abstractmethod

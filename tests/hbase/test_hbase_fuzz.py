@@ -14,7 +14,7 @@ from tailrace_hbase.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.hbase
 
-SEED, QUERIES = "hbase", 8
+SEED, QUERIES = "hbase", 6
 
 
 def test_fuzz_equals_recompute(cluster: LocalCluster, spark: SparkSession) -> None:

@@ -20,7 +20,7 @@ from tailrace_cluster.local_spark import LocalSpark
 from tailrace_hbase.local_cluster import LocalCluster
 from tailrace_hbase.scratch import scratch_database
 
-pytestmark = pytest.mark.hbase
+pytestmark = [pytest.mark.hbase, pytest.mark.soak]
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "cluster.md"
 RUN = """
