@@ -209,7 +209,7 @@ def _family_faults(table: str, name: bytes, family: Any) -> Iterator[tuple[str, 
     text = name.decode(errors="replace")
     alter = f"alter '{table}', {{NAME => '{text}', "
     if family is None:
-        yield f"family {text} does not exist", f"create the family, or drop the table: {alter[:-2]}}}"
+        yield f"family {text} does not exist", f"create the family: {alter[:-2]}}}; or drop the table in Tailrace"
         return
     repair = "then run `tailrace audit --repair`"
     if family.scope != 1:

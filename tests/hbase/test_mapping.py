@@ -47,8 +47,8 @@ def test_a_given_mapping() -> None:
     ("text", "message"),
     [
         ("id=:key, cust=f:cust", "no cell for column 'note'"),
-        ("id=:key, cust=f:c, note=f:c", "twice"),
-        ("id=:key, cust=f:c, note=f:_", "for the cell of rows"),
+        ("id=:key, cust=f:c, note=f:c", "maps two columns to"),
+        ("id=:key, cust=f:c, note=f:_", "reserved"),
         ("id=f:id, cust=f:c, note=f:n", "'id' is in the primary key"),
         ("id=:key, cust=:key, note=f:n", "'Cust' is not in the primary key"),
         ("id=:key, cust=f:c#utf8, note=f:n", "is not family:qualifier#encoding"),

@@ -1,4 +1,4 @@
-"""Merges cells into rows as HBase does: DELTA of the papers. It needs no values, only the timestamps of cells.
+"""Merges logged cells into rows, as HBase does. It needs no values, only the timestamps of cells.
 
 A log of HBase has new cells only, and clients may set timestamps, also out of order. So the *stamps* of a row are kept
 with it: the timestamp of the live cell of each column, and those of deletions. The live cell of a column is
@@ -13,8 +13,8 @@ with it: the timestamp of the live cell of each column, and those of deletions. 
 A deletion hides puts that come later, too, until HBase forgets it (at a major compaction). And when a Delete hides the
 live cell, an older version shows again if HBase still has it, whatever the VERSIONS of the family. Only HBase can
 answer both, so such columns are *doubtful*: the resolver asks HBase for the newest cell below a timestamp, and its
-answer is the live cell. Doubtful, too, are puts with timestamps up to the *horizon*: that of deletions that were not
-logged for Tailrace, or that are no longer kept. Timestamps that servers set are above it.
+answer is the live cell. Puts with timestamps up to the *horizon* are doubtful, too. The horizon is the newest timestamp
+of deletions that were not logged for Tailrace, or that are no longer kept. Timestamps that servers set are above it.
 
 A *late* cell comes after cells that were logged later, or for a second time. The columns that it puts or hides are
 doubtful.

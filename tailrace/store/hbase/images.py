@@ -49,11 +49,6 @@ class Image(NamedTuple):
     stamps: bytes
     bad: Mapping[str, str] = NOTHING
 
-    @property
-    def shown(self) -> bytes | None:
-        """The row if it can be read."""
-        return None if self.bad else self.row
-
 
 class Gone(NamedTuple):
     """The image of a deleted row: its key, its transaction, and the greatest timestamp of a deletion in it."""

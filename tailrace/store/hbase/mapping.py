@@ -128,8 +128,11 @@ def given_mapping(hbase_table: str, columns: str, table: TableDef, own: bool) ->
             cells.append("")
             continue
         cell = read_cell(text, types.arrow(column.type))
-        if cell.column in taken or cell.column.endswith(b":" + MARKER):
-            raise SqlError(message=f"hbase.columns uses the cell {escape(cell.column)} twice, or for the cell of rows")
+        if cell.column in taken:
+            raise SqlError(message=f"hbase.columns maps two columns to the cell {escape(cell.column)}")
+        if cell.column.endswith(b":" + MARKER):
+            reserved = f"the qualifier {escape(MARKER)} is reserved: Tailrace marks rows with it"
+            raise SqlError(message=f"hbase.columns maps a column to the cell {escape(cell.column)}; {reserved}")
         taken.add(cell.column)
         cells.append(cell.text)
     families = tuple(dict.fromkeys(escape(read_cell(text).column.partition(b":")[0]) for text in cells if text))

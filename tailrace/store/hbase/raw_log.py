@@ -225,7 +225,7 @@ def _chunk(row: bytes, cells: Mapping[bytes, tuple[bytes, int]]) -> Chunk:
 
 
 def find_late(wal: HbaseTable, marks: Mapping[str, int], most: int) -> list[bytes]:
-    """The rows of some late chunks: those that are in the raw log up to the marks, though these are resolved.
+    """The rows of some late chunks: those that are still in the raw log up to the resolved mark of their region.
 
     Leaves out chunks of scans. They are never late: the process that resolves has put them there itself.
     """

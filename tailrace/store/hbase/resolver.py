@@ -260,7 +260,7 @@ class Resolver:
         return tail, found[WANTED.name].get("", 0), tables
 
     def _read_again(self, forming: Forming, tail: Tail) -> _Range:
-        """Reads exactly what a transaction was made of that was left open: the same regions, in the same order."""
+        """Reads the input of an unfinished transaction again: the same regions up to the same marks, in order."""
         if forming.late:
             return self._read_late(forming.late)
         marks = enumerate(forming.marks.items())

@@ -18,7 +18,7 @@ from tailrace.store.hbase.meta import Documents
 from tailrace.store.hbase.tail import ROUND, WANTED, Tail
 from tailrace.store.hbase.tracking import Barrier
 
-HEARTBEAT = 60.0  # seconds after a round, after which a process that resolves begins the next one, asked or not
+HEARTBEAT = 60.0  # seconds between rounds if no reader waits
 STALLED = 20.0  # seconds after which a region whose barrier has not come is reported
 
 
@@ -76,7 +76,10 @@ class Rounds:
         return (self._documents.document(WANTED) or 0) > tail.transaction
 
     def end(self, tail: Tail) -> bool:
-        """Ends the open round. Returns whether transactions get its number: not if nobody would notice."""
+        """Ends the open round. Returns whether transactions get its number.
+
+        They do not if nothing was resolved and no reader waits: so a store at rest has no new cuts.
+        """
         ended, self.open = self.open, None
         assert ended is not None
         has_news = tail.transaction != ended.transaction or self._is_wanted(tail)

@@ -11,7 +11,7 @@ The row changes in one step (`versioned_row.py`).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tailrace.errors import Corrupt
@@ -128,7 +128,3 @@ class ShardMarks:
 
     def of(self, state: int) -> StateMark:
         return self.states.get(state, StateMark())
-
-    def are_open(self, states: Iterable[int]) -> list[int]:
-        """Those states whose last decided epoch is not written completely."""
-        return [state for state in states if self.of(state).is_open]

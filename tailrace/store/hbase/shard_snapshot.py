@@ -1,7 +1,7 @@
 """Reads a shard on HBase as of an epoch: the newest cells with a timestamp up to that epoch.
 
 Old versions are deleted only some time after the marks have said so (`trimming.py`). A snapshot reads the marks at its
-beginning, and again if a read ends later than that. So it never returns what was half deleted.
+beginning, and again if a read ends more than `TRUSTED` seconds later. So it never returns what was half deleted.
 """
 
 from __future__ import annotations

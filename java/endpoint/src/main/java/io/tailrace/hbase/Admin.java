@@ -15,7 +15,7 @@ import org.apache.hadoop.hbase.client.ConnectionFactory;
 /**
  * What Thrift2 has no call for: the replication peer, and the placement of regions. Prints one line of JSON.
  *
- * <p>Run it with HBase's own classpath: {@code HBASE_CLASSPATH=tailrace-hbase.jar hbase io.tailrace.hbase.Admin check}.
+ * <p>Run it with HBase's own classpath: {@code HBASE_CLASSPATH=tailrace-hbase.jar hbase io.tailrace.hbase.Admin}.
  */
 public final class Admin {
   private static final String USAGE = String.join(System.lineSeparator(),

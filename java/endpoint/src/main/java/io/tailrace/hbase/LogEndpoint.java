@@ -132,11 +132,11 @@ public class LogEndpoint extends BaseReplicationEndpoint {
     return true;
   }
 
-  /** If an edit comes after later ones of its region, views show for a while what never was. */
+  /** Edits that come out of order would make views show states of rows that never existed. */
   private void requireOrder(ReplicationPeerConfig peer) throws IOException {
     if (!peer.isSerial() && !"true".equals(peer.getConfiguration().get(ANY_ORDER_KEY))) {
       throw new IOException("Peer " + ctx.getPeerId() + " is not serial: changes would come in a wrong order. "
-        + "Nothing is shipped; remove the peer and add it again with SERIAL => true");
+        + "Nothing is shipped. Remove the peer and add it again with io.tailrace.hbase.Admin (docs/hbase.md)");
     }
   }
 

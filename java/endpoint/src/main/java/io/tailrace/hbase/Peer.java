@@ -26,7 +26,8 @@ final class Peer {
   }
 
   /**
-   * Does nothing if the peer exists as it would be created now. Without its tables a peer would only keep WALs.
+   * Creates the peer. If it exists with the same endpoint and order, it stays as it is, with its bandwidth. Without
+   * the tables of the store a peer would only keep WALs.
    *
    * @param serial whether HBase ships the changes of a region in their order; if not, the endpoint refuses them
    * @param anyOrder whether the endpoint ships them all the same, for tests
