@@ -27,7 +27,7 @@ READS = 300
 PATIENCE = 300.0  # seconds until a written row must be visible
 WHY_FRESHNESS = (
     "a row waits for HBase's replication, for the end of the epoch that runs, then for the resolver and an epoch of "
-    "its own, which runs a Spark job and makes about 60 calls of HBase, most of them one after another"
+    "its own, which runs a Spark job and makes calls of HBase one after another"
 )
 WHY_READS = (
     "a read is three calls one after another: the committed epoch, the row with the marks, the catalog's version"
