@@ -196,14 +196,17 @@ def test_a_server_without_the_jar(shop: Checked) -> None:
     port = settings.ports(cluster.directory, ("rs99",))["rs99"]
     without = [part for part in cluster.classpath() if not part.endswith("tailrace-hbase.jar")]
     cluster.server("rs99").start(artifacts.java(), without, port, 1)
+    end, check = time.monotonic() + 120, f"endpoint in localhost:{port}"
     try:
-        end, check = time.monotonic() + 120, f"endpoint in localhost:{port}"
         while check not in (found := shop.check_any()):
             assert time.monotonic() < end, sorted(found)
         assert found[check]["level"] == "fail"
         assert "classpath" in found[check]["advice"]
     finally:
         cluster.remove_server("rs99")
+        end = time.monotonic() + 120
+        while check in shop.check_any():  # until the master knows that it is gone
+            assert time.monotonic() < end
 
 
 def test_a_server_with_another_jar(shop: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
