@@ -30,8 +30,10 @@ demo-hbase: setup ## a few minutes: the same on a local HBase and a Spark cluste
 test: setup ## all tests except the long ones and those on HBase
 	$(RUN) -m pytest -m "not soak and not hbase" -n 3 --dist worksteal
 
-test-hbase: setup ## the tests on a local HBase cluster (needs Maven; downloads HBase the first time)
-	$(RUN) -m pytest -m "hbase and not soak" -n 3 --dist worksteal tests/hbase tests/store
+HBASE_TESTS := -m "hbase and not soak" tests/hbase tests/store
+
+test-hbase: setup ## the tests on local HBase clusters (needs Maven; downloads HBase the first time); what fails is run once more, alone
+	$(RUN) -m pytest $(HBASE_TESTS) -n 3 --dist worksteal || $(RUN) -m pytest $(HBASE_TESTS) --last-failed
 
 check: lint types test test-hbase ## everything that CI runs: lint, types, tests, tests on HBase (needs Maven)
 
