@@ -52,7 +52,7 @@ __all__ = ["Epoch", "Epochs", "Maintained"]
 
 # Documents that only the holder of the epoch lock changes. It need not read them again and again.
 OF_THE_HOLDER = (COMMITTED, INTENT, EPOCHS, HOLDS, EMPTYING, DROPPING, BUILDING)
-# Other processes change these, too: `resume` asks for another trial, and the owner of a build renews its claim.
+# Only the holder creates these, too. If there are some, they are read again: `resume` in another process changes them.
 OF_THE_HOLDER_WHILE_NONE = (FAILED, BUILDS)
 
 REPAIR_REASON = "an audit found it damaged"
