@@ -167,6 +167,28 @@ def test_the_log(db: tr.Database) -> None:
     repair(db, "log of node 0", "list of transactions")
 
 
+def test_a_state_that_has_not_changed_while_others_have(db: tr.Database) -> None:
+    """Epochs of other states make earlier ones unreadable in its shard."""
+    db.sql("CREATE TABLE c (id INT PRIMARY KEY); CREATE MATERIALIZED VIEW alone AS SELECT id FROM c")
+    db.table("c").put_many([{"id": number} for number in range(20)])
+    for seed in range(10, 14):
+        write(db, seed)
+        db.refresh()
+    report = db.audit()
+    assert (report.ok, report.findings) == (True, ())
+    db.sql("DROP VIEW alone; DROP TABLE c")
+    db.refresh()
+
+
+def test_the_oldest_readable_epoch_of_a_shard_is_damaged(db: tr.Database) -> None:
+    content = store(db).shard(1).content
+    trimmed = content.read_marks().trimmed
+    content.row.change([OLDEST], lambda values: Update({OLDEST: encode_oldest(1_000_000, trimmed)}))
+    findings = db.audit().findings
+    assert any("oldest readable epoch is 1000000" in str(finding) for finding in findings), findings
+    content.row.change([OLDEST], lambda values: Update({OLDEST: encode_oldest(trimmed, trimmed)}))
+
+
 def test_what_belongs_to_nothing_a_count_and_a_document(db: tr.Database) -> None:
     table(db, "state", b"s").put_many([(state_prefix(1, 999_999) + b"k", {COLUMN: b"\x01v"})], timestamp=256)
     content = store(db).shard(2).content

@@ -128,6 +128,8 @@ def test_where_tables_are(db: tr.Database, client: Client) -> None:
         assert rows(db, "SELECT id, b, later FROM t") == [(-1, 12, 0), (5, 6, 7)]
         db.sql("DROP TABLE t")
         assert [row.row for row in client.scan(name)] == [struct.pack(">i", 5), ROWS[0]]
+    with pytest.raises(SqlError, match="HBase has no namespace 'no_such'"):
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY) WITH (hbase.table = 'no_such:t')")
     db.sql("CREATE TABLE own (id INT PRIMARY KEY)")
     place = inside(db).catalog.place(inside(db).catalog.table("own"))["hbase.table"]
     assert place.endswith("_data:own")

@@ -12,6 +12,7 @@ from tailrace.codec.schema import TableDef
 from tailrace.errors import Corrupt, TailraceError
 from tailrace.store import log_entries
 from tailrace.store.base import ROW_COUNTS, Cut
+from tailrace.store.commits import read_committed
 from tailrace.store.hbase.long_values import join_value
 from tailrace.store.hbase.resolved_log import ENTRY, NOTE
 from tailrace.store.hbase.row_audit import RowComparer
@@ -99,6 +100,7 @@ class HbaseInspection(Inspection):
     def states(self, shard: int) -> list[StateRecord]:
         content = self._store.shard(shard).content
         readable = ReadableMarks(content)
+        committed = read_committed(self._store).epoch  # read after the marks: it only grows
         with_entries = set(_states_with_entries(content))
         records = []
         for state in sorted(with_entries | readable.states.keys()):
@@ -106,7 +108,7 @@ class HbaseInspection(Inspection):
             decisions = [d for d in readable.decisions if state in d.generations]
             damaged = {d.epoch: reason for d in decisions if (reason := readable.staging_fault(d))}
             damaged |= dict.fromkeys(readable.unreadable_decisions, "the decision about the epoch cannot be read")
-            found = None if mark is None else Mark(mark.decided, max(readable.oldest, mark.first))
+            found = None if mark is None else Mark(mark.decided, readable.oldest_of(mark, committed))
             undos = tuple(decision.epoch for decision in decisions)
             records.append(StateRecord(state, state in with_entries, state in readable.states, found, undos, damaged))
         return records
@@ -138,6 +140,15 @@ class ReadableMarks:
             except Corrupt:
                 self._note(column)
         self.decisions.sort(key=lambda decision: decision.epoch)
+
+    def oldest_of(self, mark: StateMark, committed: int) -> int:
+        """The oldest epoch at which a state can be read.
+
+        A shard has one for all its states. It may be later than the last epoch of a state that has not changed since:
+        then the state still is as of that epoch. It is damaged if it is later than the committed epoch.
+        """
+        oldest = self.oldest if self.oldest > committed else min(self.oldest, mark.decided)
+        return max(oldest, mark.first)
 
     def _note(self, column: bytes) -> None:
         try:

@@ -34,6 +34,7 @@ from tailrace.errors import (
     EpochsLocked,
     NotAStore,
     OffsetGap,
+    SqlError,
     TableAltered,
     UnknownName,
 )
@@ -175,9 +176,12 @@ class HbaseStore(Store):
     def new_table(self, table: TableDef, options: Mapping[str, str]) -> Changes:
         mapping = create_mapping(self._admin, self.namespace, table, options)
         if mapping.own:
-            space, colon, _ = mapping.table.rpartition(":")
-            if colon:
+            space = mapping.table.rpartition(":")[0]
+            if space == f"{self.namespace}_data":
                 self._admin.create_namespace(space)
+            elif space and not self._admin.namespace_exists(space):
+                advice = "Check the name in hbase.table, or create the namespace in HBase first"
+                raise SqlError(message=f"HBase has no namespace {space!r} for the table {mapping.table}. {advice}")
             self._admin.create_table(mapping.table, [Family(unescape(f), 1, 1) for f in mapping.families])
         self._tracking.replicate(mapping)
         return {MAPPINGS.at(table.id): mapping}
