@@ -180,15 +180,6 @@ def test_a_state_that_has_not_changed_while_others_have(db: tr.Database) -> None
     db.refresh()
 
 
-def test_the_oldest_readable_epoch_of_a_shard_is_damaged(db: tr.Database) -> None:
-    content = store(db).shard(1).content
-    trimmed = content.read_marks().trimmed
-    content.row.change([OLDEST], lambda values: Update({OLDEST: encode_oldest(1_000_000, trimmed)}))
-    findings = db.audit().findings
-    assert any("oldest readable epoch is 1000000" in str(finding) for finding in findings), findings
-    content.row.change([OLDEST], lambda values: Update({OLDEST: encode_oldest(trimmed, trimmed)}))
-
-
 def test_what_belongs_to_nothing_a_count_and_a_document(db: tr.Database) -> None:
     table(db, "state", b"s").put_many([(state_prefix(1, 999_999) + b"k", {COLUMN: b"\x01v"})], timestamp=256)
     content = store(db).shard(2).content
